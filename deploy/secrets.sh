@@ -39,7 +39,7 @@ topic read hothouse/#
 topic write hothouse/presence/+
 topic write hothouse/v1/+/+/+/event
 RULES
-while read -r login devices; do
+while read -r login devices || [ -n "${login}" ]; do # also the last line, where an editor did not end it
     case ${login} in '' | '#'*) continue ;; *) ;; esac
     logins="${logins} ${login}"
     printf '\nuser %s\n' "${login}" >>"${acl}"

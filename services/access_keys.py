@@ -157,6 +157,15 @@ class _File:
         return self._path.read_bytes()
 
     def change(self, changed: Callable[[], bytes]) -> None:
+        try:
+            self._replace(changed)
+        except OSError as error:
+            raise ConfigError(
+                f"the keys in {self.name} cannot be changed: {error.strerror}",
+                "Name a data folder that you may write to.",
+            ) from error
+
+    def _replace(self, changed: Callable[[], bytes]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self._path.with_name(f".{KEYS_FILE}.lock")):
             written = changed()

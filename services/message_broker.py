@@ -24,14 +24,19 @@ def broker_address(settings: Settings) -> MqttAddress:
     try:
         if not settings.mqtt.host:
             mqtt = json.loads((settings.data_dir / "run.json").read_text())["mqtt"]
-        secret = mqtt.get("password_file")
-        password = Path(secret).read_text().strip() if secret else ""
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             "no broker is configured, and nothing runs on this data folder",
             "Set mqtt.host, or start Hothouse with `hothouse up`.",
         ) from error
-    tls = mqtt.get("tls_ca_file")
+    secret, tls = mqtt.get("password_file"), mqtt.get("tls_ca_file")
+    try:
+        password = Path(secret).read_text().strip() if secret else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the password of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",
+            "Check mqtt.password_file, and who may read it.",
+        ) from error
     return MqttAddress(
         host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
         tls_ca=Path(tls) if tls else None,
@@ -46,4 +51,6 @@ def publish(settings: Settings, name: str, topic: str, payload: bytes) -> None:
     try:
         publish_once(broker_address(settings), name, topic, payload)
     except PublishError as error:
-        raise HothouseError(str(error), "Is it running?") from error
+        raise HothouseError(
+            str(error), "Is it running, and are mqtt.username and mqtt.password_file its login?"
+        ) from error

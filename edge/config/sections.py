@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 __all__ = [
     "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
@@ -17,6 +17,13 @@ class Section(BaseModel):
     """A table of the configuration file. It is frozen, and refuses names that are no settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_no_file(cls, value: Any, about: ValidationInfo) -> Any:
+        """As with other settings. A path that is empty would be the current folder."""
+        of = cls.model_fields.get(about.field_name or "")
+        return None if value == "" and of is not None and of.annotation == Path | None else value
 
 
 class MqttSettings(Section):

@@ -2,8 +2,8 @@
 
 This is the only module that reads settings from the environment: the gateway, which runs alone at a site, and
 ``services.config``, which adds the sections of the whole system, both read through it. Every setting can be given as
-``HOTHOUSE_SECTION__NAME`` too (``HOTHOUSE_STREAM__STEP_S=60``); the environment wins over the file. Secrets are never
-values in the file: a setting that ends in ``_file`` names a file that holds one.
+``HOTHOUSE_SECTION__NAME`` too (``HOTHOUSE_STREAM__STEP_S=60``); the environment wins over the file, and an option of a
+command over both. Secrets are never values in the file: a setting that ends in ``_file`` names a file that holds one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import pydantic_settings
-from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from edge.config import sections
 
@@ -35,6 +36,9 @@ _SYSTEM_SECTIONS = (
 """Other sections that a file may hold: those of the whole system, which a gateway ignores."""
 
 _Settings = TypeVar("_Settings", bound="EdgeSettings")
+_NONE: Mapping[str, Any] = {}
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar("overrides", default=_NONE)
+"""What wins over file and environment, while :func:`read_settings` builds the settings."""
 
 
 class SettingsError(Exception):
@@ -76,8 +80,15 @@ class EdgeSettings(BaseSettings):
         env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
-        """The environment wins over the file (which arrives as init arguments)."""
-        return env_settings, init_settings
+        """The environment wins over the file (which arrives as init arguments), and overrides over both."""
+        return InitSettingsSource(settings_cls, dict(_overrides.get())), env_settings, init_settings
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _names_a_folder(cls, value: Any) -> Any:
+        if value == "":
+            raise ValueError("must name a folder; `.` is the current one")
+        return value
 
     @model_validator(mode="after")
     def _log_is_there(self) -> EdgeSettings:
@@ -130,7 +141,7 @@ def read_settings(
 ) -> _Settings:
     """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if there) and the environment.
 
-    ``overrides`` win over the file (sections as dicts); the sections in ``others`` are ignored. Raises
+    ``overrides`` win over both (sections as dicts); the sections in ``others`` are ignored. Raises
     :class:`SettingsError` naming the setting, its value and what is allowed.
     """
     named = path or (Path(os.environ[_CONFIG]) if os.environ.get(_CONFIG) else None)
@@ -147,18 +158,19 @@ def read_settings(
                 f"{source} holds {section}.{name}; secrets do not belong in the file",
                 f"Set {_PREFIX}{section.upper()}__{name.upper()}, or {section}.{name}_file.",
             )
-    for section, value in overrides.items():
-        before = content.get(section, {})
-        content[section] = {**before, **value} if isinstance(value, dict) and isinstance(before, dict) else value
+    over = _overrides.set(overrides)
     try:
         return kind(**content)
     except ValidationError as error:
-        raise SettingsError(_explain(error, source), "`hothouse config` lists every setting.") from None
+        masked = {f"{section}.{name}" for section, name in _secrets(kind)}
+        raise SettingsError(_explain(error, source, masked), "`hothouse config` lists every setting.") from None
     except pydantic_settings.SettingsError as error:  # its words name a section, never the variable's value
         raise SettingsError(
             f"a {_PREFIX} variable cannot be read: {error}",
             f"Lists and sections are JSON, such as {_PREFIX}KAFKA__SERVERS='[\"broker:9092\"]'.",
         ) from None
+    finally:
+        _overrides.reset(over)
 
 
 def _read(source: Path) -> dict[str, Any]:
@@ -180,7 +192,7 @@ def _secrets(kind: type[EdgeSettings]) -> Iterator[tuple[str, str]]:
                     yield section, name
 
 
-def _explain(error: ValidationError, source: Path) -> str:
+def _explain(error: ValidationError, source: Path, masked: Collection[str]) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"]) or "settings"
@@ -188,7 +200,7 @@ def _explain(error: ValidationError, source: Path) -> str:
             lines.append(f"{name} is not a setting")
             continue
         given = problem.get("input")
-        shown = "" if isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
+        shown = "" if name in masked or isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
         message = message[:1].lower() + message[1:]
         lines.append(f"{name}{shown} {message}")

@@ -32,7 +32,7 @@ from edge.log.contract import Log, LogError
 from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
 from edge.log_lines import formatter
-from edge.mqtt.connection import MqttAddress
+from edge.mqtt.connection import MqttAddress, check_ca
 from edge.parent_watch import when_stdin_ends
 
 if TYPE_CHECKING:
@@ -188,10 +188,10 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
 
 
 def _readable(path: Path | None, setting: str) -> Path | None:
-    """The file, which can be read: else a broker would be tried again and again in vain."""
+    """The CA's file, which can be used: else a broker would be tried again and again in vain."""
     if path is not None:
         try:
-            path.read_bytes()
+            check_ca(path)
         except OSError as error:
             raise SettingsError(f"{setting} cannot be read: {error}", "Make the file, or unset it.") from error
     return path

@@ -91,7 +91,7 @@ class Gateway:
         self._dropped_qos0 = 0
         self._limit = AnswerLimit()
         self._answered = self._unanswered = 0
-        self._log_error = ""
+        self._log_error = self._status_problem = ""
         self._crash: BaseException | None = None
         # Not an event: a signal handler that sets one waits for ever if it has interrupted who holds the event's lock.
         self._stop_asked = False
@@ -287,8 +287,12 @@ class Gateway:
             acknowledge(its)
 
     def _report(self) -> None:
-        if self._settings.status_file is not None:
-            write_status(self._settings.status_file, self.status())
+        if self._settings.status_file is None:
+            return
+        problem = write_status(self._settings.status_file, self.status())
+        if problem and problem != self._status_problem:  # it comes again every second
+            _logger.warning("the status file cannot be written: %s", problem)
+        self._status_problem = problem
 
 
 def _asked_for(topics: str, read: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -12,14 +11,13 @@ from edge.wire.gateway_status import GatewayStatus
 
 __all__ = ["write_status"]
 
-_logger = logging.getLogger(__name__)
 
-
-def write_status(path: Path, status: GatewayStatus) -> None:
-    """Replace the file as a whole, so that a reader never sees half of one; a disk that refuses is only logged."""
+def write_status(path: Path, status: GatewayStatus) -> str:
+    """Replace the file as a whole, so that a reader never sees half of one; why a disk refuses it, or nothing."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_bytes(msgspec.json.encode(status))
         beside.replace(path)
     except OSError as error:
-        _logger.warning("the status file cannot be written: %s", error)
+        return str(error)
+    return ""

@@ -7,6 +7,7 @@ it: an acknowledgement can then never reach another connection, where its packet
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +20,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.subscriber import Subscriber
 
-__all__ = ["MAX_PACKET_BYTES", "MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection"]
+__all__ = [
+    "MAX_PACKET_BYTES", "MqttAddress", "check_ca", "is_refused_version", "new_client", "new_subscriber",
+    "open_connection",
+]  # fmt: skip
 
 MAX_PACKET_BYTES = 10_000_000
 """No message of ours is this long; a broker of ours ends the connection of who sends one. MQTT allows 256 MB."""
@@ -40,6 +44,15 @@ class MqttAddress:
     password: str = field(default="", repr=False)
     tls_ca: Path | None = None
     v5: bool = True
+
+
+def check_ca(path: Path) -> None:
+    """Raise ``OSError``, which names the file, where it cannot be read or holds no CA certificate in PEM."""
+    try:
+        path.read_bytes()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise OSError(f"{path} holds no CA certificate in PEM: {error}") from error
 
 
 def new_client(

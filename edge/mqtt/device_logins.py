@@ -108,6 +108,15 @@ class DeviceLogins:
         self._change(without)
 
     def _change(self, change: Callable[[list[DeviceLogin]], list[DeviceLogin]]) -> None:
+        try:
+            self._replace(change)
+        except OSError as error:
+            raise LoginError(
+                f"the logins in {self.path} cannot be changed: {error.strerror}",
+                "Name a data folder that you may write to.",
+            ) from error
+
+    def _replace(self, change: Callable[[list[DeviceLogin]], list[DeviceLogin]]) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = self.path.with_name(f".{DEVICES_FILE}.lock")
         with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as held:

@@ -34,19 +34,26 @@ def publish_all(
     """Publish several in order over one connection, as :func:`publish_once`; ``retain``: who comes later gets them,
     too, and an empty payload ends that. What was published before an error may be sent again.
     """
-    client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=False)
-    connected = threading.Event()
+    where = f"the broker at {address.host}:{address.port}"
+    try:
+        client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=False)
+    except OSError as error:
+        raise PublishError(f"{where} cannot be asked by TLS: {address.tls_ca}: {error}") from error
+    answered, refusals = threading.Event(), list[str]()
 
     def on_connect(_client: object, _data: object, _flags: object, reason: Any, _properties: object) -> None:
-        if not reason.is_failure:
-            connected.set()
+        if reason.is_failure:
+            refusals.append(str(reason))
+        answered.set()
 
     client.on_connect = on_connect
-    failed = PublishError(f"the broker at {address.host}:{address.port} did not take it")
+    failed = PublishError(f"{where} did not take it")
     try:
         open_connection(client, address)
-        if not connected.wait(wait_s):
+        if not answered.wait(wait_s):
             raise failed
+        if refusals:
+            raise PublishError(f"{where} refuses us: {refusals[0]}")
         sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
         end_s = time.monotonic() + wait_s
         for one in sent:

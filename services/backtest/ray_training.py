@@ -37,8 +37,11 @@ class OnRay(NamedTuple):
 def training_on_ray() -> Iterator[OnRay]:
     """Both on a Ray runtime of its own, or on that of the settings; all that it wrote goes with it."""
     with TemporaryDirectory(prefix="hothouse-") as folder:
-        settings = Settings(data_dir=Path(folder), ray=RaySettings(address=Settings().ray.address))
-        with RayRuntime(settings):
+        given = Settings()
+        # Not Settings(data_dir=...), over which HOTHOUSE_DATA_DIR wins: a system may run on that folder.
+        own = {"data_dir": Path(folder), "ray": RaySettings(address=given.ray.address)}
+        settings = given.model_copy(update=own)
+        with RayRuntime(settings, beside=True):
             import ray.data
 
             ray.data.DataContext.get_current().enable_progress_bars = False

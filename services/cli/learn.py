@@ -57,7 +57,7 @@ def replay_training(
     with (
         tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,
         console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),
-        RayRuntime(settings.model_copy(update={"data_dir": Path(folder)})),
+        RayRuntime(settings.model_copy(update={"data_dir": Path(folder)}), beside=True),
     ):
         from services.learn.loop.training_replay import replay_training as run_again
 

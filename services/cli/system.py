@@ -134,6 +134,7 @@ def demo(
             port=port,
             keep=keep,
             data_dir=data_dir if data_dir is not None else options_of(ctx).data_dir,
+            config=options_of(ctx).config,
         )
     )
     raise typer.Exit(code)

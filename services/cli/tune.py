@@ -50,7 +50,12 @@ def tune(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="hothouse-tune-") as name:
         folder = Path(name)
-        own = {"num_cpus": max(at_a_time, 2), "object_store_mb": STORE_MB + 2 * windows.nbytes // 1_000_000}
+        # Not on the cluster of the settings: its nodes do not see the folder, and a system may run there.
+        own = {
+            "address": "",
+            "num_cpus": max(at_a_time, 2),
+            "object_store_mb": STORE_MB + 2 * windows.nbytes // 1_000_000,
+        }
         runtime = settings.model_copy(update={"data_dir": folder, "ray": settings.ray.model_copy(update=own)})
         with RayRuntime(runtime), Progress(*columns, console=errors, transient=True) as bar:
             task = bar.add_task(f"{trials} trials, {at_a_time} at a time", total=trials)

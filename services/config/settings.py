@@ -77,7 +77,7 @@ class Settings(EdgeSettings):
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
     """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if there) and the environment.
 
-    ``overrides`` win over the file (sections as dicts). Raises :class:`ConfigError` naming the setting, its value
+    ``overrides`` win over both (sections as dicts). Raises :class:`ConfigError` naming the setting, its value
     and what is allowed.
     """
     try:

@@ -33,3 +33,4 @@ class DemoOptions:
     port: int = 0
     keep: bool = False
     data_dir: Path | None = None
+    config: Path | None = None  # else $HOTHOUSE_CONFIG or hothouse.toml

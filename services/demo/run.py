@@ -57,6 +57,8 @@ LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 OUTLOOK_EVERY_S = 30.0
 SHADOW_HOURS = 6.0
+OWN_SECTIONS = ("mqtt", "log", "kafka", "uplink", "gateway", "influx", "storage", "alerts", "home_assistant", "traces")
+"""Left at their defaults: a demo's greenhouse is nothing for the log, the buckets and the people of a real one."""
 NO_SCORE = Score(model=None, climatology=None, persistence=None, naive_24h=None, coverage=None, n=0)
 
 
@@ -301,14 +303,19 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         "name": source.site, "timezone": source.timezone, "latitude": source.latitude, "longitude": source.longitude,
         "primary": dict(source.primary),
     }  # fmt: skip
+    defaults = Settings.model_construct()
     return load_settings(
+        options.config,
         data_dir=data_dir,
+        **{name: getattr(defaults, name).model_dump() for name in OWN_SECTIONS},
+        ray={"address": ""},
         api={"port": options.port},
         # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
         forecast={"stale_after_s": max(1800, round(options.speed * STALE_AFTER_WALL_S))},
         learn={
             "retrain_every_s": options.retrain_every,
             "retrain_cron": "",
+            "mlflow_uri": "",
             "force_promote": options.promote == "always",
             # A quarter of a day is 24 s here: a challenger in shadow, or a champion under watch, is seen to its end.
             "shadow_hours": SHADOW_HOURS,

@@ -48,12 +48,13 @@ NOT_IN_TIME = "timed out during startup"
 class RayRuntime:
     """Context manager around one Ray runtime; enter it before any other part of Ray is used in the process.
 
-    The caller holds the data folder's lock: what a previous run on it left is ended. Raises :class:`StartError` when
-    Ray does not start or when ``ray.address`` cannot be joined.
+    The caller holds the data folder's lock: what a previous run on it left is ended. With ``beside`` it holds none of
+    the state, whose owner may run on the cluster that is joined: nothing there is ended, nor its application removed.
+    Raises :class:`StartError` when Ray does not start or when ``ray.address`` cannot be joined.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, beside: bool = False) -> None:
+        self._settings, self._beside = settings, beside
         self._data_dir = settings.data_dir.absolute()
         self._folder: Path | None = None
         self._abandoned = False
@@ -80,7 +81,8 @@ class RayRuntime:
             self._init()
             if self.joins:
                 check_nodes(self._settings)
-                end_earlier_run(namespace_of(self._settings))
+                if not self._beside:
+                    end_earlier_run(namespace_of(self._settings))
         except BaseException:
             self._leave()
             raise
@@ -185,7 +187,7 @@ class RayRuntime:
 
     def _delete_application(self) -> None:
         """Serve itself belongs to the cluster, the application on it is ours, or that of who comes after us."""
-        if self._abandoned or self._settings.ray.keep_serving:
+        if self._beside or self._abandoned or self._settings.ray.keep_serving:
             return
         if serve := sys.modules.get("ray.serve"):
             serve.delete(app_name_of(self._settings))

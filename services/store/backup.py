@@ -16,7 +16,7 @@ import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is kept: the storage, files beside it by their name in the data folder, and SQLite databases likewise."""
+    """What is kept: the storage, files beside it by their name in the data folder, and SQLite databases likewise.
+
+    ``files`` is asked once the databases are copied, which name some of them.
+    """
 
     storage: Storage
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Callable[[], Mapping[str, Path]] = dict
     databases: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -123,8 +126,9 @@ def _copy(sources: Sources, archive: _Archive, beside: Path) -> None:
     for folder in top.folders:
         if folder not in _OWN | {_FIRST}:
             _copy_folder(storage, folder, archive, versions)
-    for name, path in sources.files.items():
-        archive.add_file(DATA + name, path)
+    for name, path in sources.files().items():
+        with suppress(FileNotFoundError):  # of a model that was removed meanwhile
+            archive.add_file(DATA + name, path)
     if LOG in sources.databases:
         _copy_database(LOG, sources.databases[LOG], archive, beside, lambda log: _check_log(log, snapshots))
 
@@ -271,7 +275,8 @@ def restore(
     accept(backup)
     there = storage.list_folder("")
     has = {*there.folders, *there.names} - _OWN
-    if has := has | ({LOG} if (data_dir / LOG).exists() else set()):
+    files = {LOG, *(name.removeprefix(DATA) for name in backup.members if name.startswith(DATA))}
+    if has := has | {name for name in files if (data_dir / name).exists()}:
         raise BackupError(
             f"{sorted(has)[0]} is there already, in {storage.url} or {data_dir}",
             "Restore into an empty data folder and storage: move away what is there.",

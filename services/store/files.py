@@ -55,7 +55,7 @@ def _write(path: Path, write: Callable[[Path], None], check: Callable[[], None],
             os.fsync(file.fileno())
         check()
         put(beside)
-    except Exception:
+    except BaseException:  # Ctrl-C, too: a backup has gigabytes
         beside.unlink(missing_ok=True)
         raise
     for folder in (path.parent, *(made.parent for made in new)):

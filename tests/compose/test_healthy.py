@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -10,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.certificates import make_certificate
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "images" / "api-healthy.sh"
 
@@ -48,6 +53,38 @@ def test_readiness_is_asked_for_where_the_api_answers(
     done = subprocess.run(["bash", SCRIPT], env={"HOTHOUSE_DATA_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
                           capture_output=True, check=False)  # fmt: skip
     assert (done.returncode == 0) == is_healthy, done.stderr
+
+
+def test_it_is_asked_by_tls_and_by_ipv6(tmp_path: Path) -> None:
+    """`api.url` may name a balancer with HTTPS, `api.host` an address of IPv6."""
+
+    class Api(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health/ready" else 503)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the terminal."""
+
+    class OnSix(HTTPServer):
+        address_family = socket.AF_INET6
+
+    def codes(url: str) -> list[int]:
+        (tmp_path / "run.json").write_text(json.dumps({"url": url, "pid": 1, "mqtt": {}}))
+        environment = {**os.environ, "HOTHOUSE_DATA_DIR": str(tmp_path), "https_proxy": "http://127.0.0.1:1"}
+        return [subprocess.run(["bash", SCRIPT, *asked], env=environment, capture_output=True, check=False).returncode
+                for asked in ([], ["live"])]  # fmt: skip
+
+    encrypted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    encrypted.load_cert_chain(*make_certificate(tmp_path))
+    with HTTPServer(("127.0.0.1", 0), Api) as four, OnSix(("::1", 0), Api) as six:
+        four.socket = encrypted.wrap_socket(four.socket, server_side=True)
+        for server in (four, six):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = codes(f"https://127.0.0.1:{four.server_port}"), codes(f"http://[::1]:{six.server_port}")
+        for server in (four, six):
+            server.shutdown()
+    assert found == ([0, 1], [0, 1])
 
 
 def test_a_system_without_a_forecast_is_alive(tmp_path: Path, address: str) -> None:

@@ -81,6 +81,14 @@ def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
     assert not any("#" in line or "+" in line for login in ("porch", "house") for line in by_login[login])
 
 
+def test_the_last_login_counts_without_the_end_of_its_line(deploy: Path) -> None:
+    """Editors that end no last line would take the login away, and its device could not log in."""
+    (deploy / "mosquitto/logins").write_text("porch demo/z1/porch\nshed demo/z1/shed")
+    make(deploy)
+    assert "topic write hothouse/v1/demo/z1/shed/sample" in (deploy / "secrets/mosquitto_acl").read_text().splitlines()
+    assert (deploy / "secrets/mqtt_shed").is_file()
+
+
 def test_no_secret_is_an_argument(deploy: Path) -> None:
     """What hashes the passwords is told a file, not them."""
     make(deploy)

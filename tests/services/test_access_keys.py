@@ -104,6 +104,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         named.listed()
     keys = Keys("op-key", None, named, read_needs_key=True)
     assert (said(keys, "x", order=False), said(keys, "op-key", order=False)) == (503, 200)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"the keys in .*file/keys.json cannot be changed: "):
+        AccessKeys(tmp_path / "file").add("one", "read", NOW_MS)
 
 
 def test_reading_stays_open_where_nothing_else_is_said(tmp_path: Path) -> None:

@@ -45,6 +45,34 @@ def test_overrides_win_over_the_file() -> None:
     assert (settings.api.port, settings.api.host) == (0, "::1")
 
 
+def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command's own option says replaces a variable, too: images set HOTHOUSE_DATA_DIR."""
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", "/var/lib/hothouse")
+    monkeypatch.setenv("HOTHOUSE_API__PORT", "9")
+    monkeypatch.setenv("HOTHOUSE_API", '{"host": "::1"}')
+    settings = load_settings(data_dir=Path("elsewhere"), api={"port": 0})
+    assert (settings.data_dir, settings.api.port, settings.api.host) == (Path("elsewhere"), 0, "::1")
+    assert load_settings().data_dir == Path("/var/lib/hothouse")
+
+
+def test_an_empty_path_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty means none, as with other settings, and not the current folder; a data folder there must be."""
+    monkeypatch.setenv("HOTHOUSE_MQTT__PASSWORD_FILE", "")
+    settings = load_settings(write('[api]\nread_key_file = ""\n[[sites]]\nname = "s"\nrules_file = ""\n'))
+    assert (settings.mqtt.password_file, settings.api.read_key_file, settings.sites[0].rules_file) == (None,) * 3
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", "")
+    with pytest.raises(ConfigError, match="data_dir is '': must name a folder"):
+        load_settings()
+
+
+def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that JSON takes for a number is wrong, and stays secret."""
+    monkeypatch.setenv("HOTHOUSE_INFLUX", '{"token": 4711}')
+    with pytest.raises(ConfigError, match=r"influx\.token should be a valid string") as wrong:
+        load_settings()
+    assert "4711" not in str(wrong.value)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfoNotFoundError
 
-from edge.mqtt.connection import MqttAddress
+from edge.mqtt.connection import MqttAddress, check_ca
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
 from edge.recordings.sample_source import SampleSource
@@ -25,6 +25,7 @@ from edge.simulator.simulator_source import SimulatorSource
 
 __all__ = ["main"]
 
+_logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
   a simulated greenhouse, live:
     {prog} simulate --port 1883
@@ -50,12 +51,14 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
     with_clock: bool = not is_live if given.clock is None else given.clock
     try:
         password = given.password_file.read_text(encoding="utf-8").strip() if given.password_file else ""
+        if given.tls_ca_file:
+            check_ca(given.tls_ca_file)
         rates = parse_rates(given.disturb)
         source = _source(given)
         from_ms = source.start_ms if given.from_ms is None else given.from_ms
         faults = [parse_fault(text, source.zones, from_ms) for text in given.fault]
         source = FaultySource(source, faults, given.seed) if faults else source
-        ledger = Ledger(given.status_file, given.ids_file, given.messages_file)
+        ledger = Ledger(given.status_file, given.ids_file, given.messages_file, _logger.warning)
     except (RecordingError, ZoneInfoNotFoundError, OSError, ValueError) as error:
         parser.exit(2, f"error: {error}\n")
     if given.from_ms is not None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TypedDict
@@ -45,12 +46,14 @@ class Ledger:
 
     ``status_file`` is written at once, each second and in the end, always complete. ``ids_file`` gets a line
     ``zone device boot seq ts_ms`` for each true sample before it is sent, ``messages_file`` a line
-    ``kind<TAB>topic<TAB>payload`` for each message, true or not, before it is sent for the first time.
+    ``kind<TAB>topic<TAB>payload`` for each message, true or not, before it is sent for the first time. ``tell`` is told
+    what goes wrong, the same once until it goes well again.
     """
 
     def __init__(
-        self, status_file: Path | None = None, ids_file: Path | None = None, messages_file: Path | None = None
-    ) -> None:
+        self, status_file: Path | None = None, ids_file: Path | None = None, messages_file: Path | None = None,
+        tell: Callable[[str], object] = len,
+    ) -> None:  # fmt: skip
         self._path = status_file
         self._ids: IO[str] | None = ids_file.open("w", encoding="utf-8") if ids_file else None
         self._messages: IO[bytes] | None = messages_file.open("wb") if messages_file else None
@@ -62,6 +65,7 @@ class Ledger:
         self._now_ms: int | None = None
         self._protocol = ""
         self._last_error = ""
+        self._tell, self._told = tell, ""
         self._is_done = False
         self._is_complete = False
         self.save_if_due()
@@ -86,7 +90,7 @@ class Ledger:
         """What was published, and what the broker said to it, in one sentence for a person."""
         found = self.status
         if found["first_ms"] is None or found["now_ms"] is None:
-            return "published nothing: there was no sample in that time"
+            return f"published nothing: {found['last_error'] or 'there was no sample in that time'}"
         first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (found["first_ms"], found["now_ms"]))
         until = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
         what = f"{found['published']:,} samples of {found['instants']:,} instants"
@@ -139,11 +143,14 @@ class Ledger:
         with self._lock:
             self._counts["connections"] += 1
             self._protocol = protocol
+            self._told = ""
 
     def error(self, text: str) -> None:
         """Something went wrong; publishing may go on."""
         with self._lock:
-            self._last_error = text
+            is_new, self._last_error, self._told = text != self._told, text, text
+        if is_new:
+            self._tell(text)
         self.save_if_due()
 
     def finish(self, complete: bool) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +62,9 @@ def backup(
         "log": settings.log.kind, "bucket": bool(settings.storage.url),
     }  # fmt: skip
     databases = {name: settings.data_dir / name for name in (LOG, REGISTRY_FILE)}
-    sources = Sources(storage_of(settings), _files(settings), {n: p for n, p in databases.items() if p.exists()})
+    sources = Sources(
+        storage_of(settings), partial(_files, settings), {n: p for n, p in databases.items() if p.exists()}
+    )
     if not (sources.databases or sources.storage.list_folder("").folders):
         raise BackupError(f"{settings.data_dir} holds no state", "Name another: hothouse --data-dir DIR backup ...")
     with _bar("copying") as tell:
@@ -130,7 +134,8 @@ def _await_log(check: Callable[[], None]) -> None:
 
 
 def _files(settings: Settings) -> Mapping[str, Path]:
-    artefacts = (settings.storage_folder / MLFLOW).rglob("*")
+    # Folders of models may go meanwhile, which `rglob` does not bear.
+    artefacts = (Path(folder, name) for folder, _, names in os.walk(settings.storage_folder / MLFLOW) for name in names)
     found = [*(settings.data_dir / name for name in FILES), *artefacts]
     return {str(path.relative_to(settings.data_dir)): path for path in found if path.is_file()}
 

@@ -35,12 +35,17 @@ def trace(
     """
     settings = options_of(ctx).settings()
     end_ms = step_end_ms(_time_ms(at), settings.stream.step_s * 1000)
+    try:
+        end = datetime.fromtimestamp(end_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(
+            f"{at} is no time of a sample", "Write its ts in milliseconds, not in microseconds."
+        ) from error
     trace_id = step_trace_id(site, end_ms)
     try:
         lines = sorted(_lines(settings.logs_dir, trace_id))
     except OSError as error:
         raise HothouseError(f"the logs in {settings.logs_dir} cannot be read: {error}") from error
-    end = datetime.fromtimestamp(end_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
     if as_json:
         told = [{"time": time, "component": component, "line": line} for time, component, line in lines]
         print_json({"site": site, "step": end, "trace_id": trace_id, "lines": told})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -59,17 +61,35 @@ def add(
             writes, reads = [*HOME_ASSISTANT_WRITES, *own], [*HOME_ASSISTANT_WRITES, *HOME_ASSISTANT_READS, *own]
         else:
             writes, reads = ([sample_filter(name, zone)] if zone or not own else []) + own, own
-        if password_file is not None and password_file.exists():
-            raise ConfigError(f"{password_file} exists", "Name another file.")
-        password = _logins(ctx).add(name, time.time_ns() // 1_000_000, writes, reads)
+        logins = _logins(ctx)
+        with _secret_file(password_file) as write:
+            write(logins.add(name, time.time_ns() // 1_000_000, writes, reads))
     except LoginError as error:
         raise ConfigError(str(error), error.hint) from error
-    if password_file is None:
-        typer.echo(password)
+    if password_file is not None:
+        console.print(f"wrote {password_file}", highlight=False)
+
+
+@contextmanager
+def _secret_file(path: Path | None) -> Iterator[Callable[[str], object]]:
+    """Writes one line into a new file, or shows it where none is named. The file is made first: a login whose password
+    nobody has seen is of no use.
+    """
+    if path is None:
+        yield typer.echo
         return
-    with os.fdopen(os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(password + "\n")
-    console.print(f"wrote {password_file}", highlight=False)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} exists", "Name another file.") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", "Name another file.") from error
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            yield lambda text: file.write(text + "\n")
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def list_devices(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:

@@ -4,7 +4,7 @@ released.
 Ray Train reserves its workers' CPUs in a placement group. When the process that trains is killed, or its node, or when
 it is ended for taking too long, nothing gives them back while the driver lives: the actor that should asks Ray's
 dashboard, which a local runtime does not have. The training that is run again would then wait for them without end. So
-a training notes its group on the storage, and the next training (one at a time on a storage) releases it first.
+a training notes its group on the storage, and the next by Ray Train (one at a time on a storage) releases it first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def note_reservation(runs: KeptRuns, name: str) -> None:
 
 
 def release_reservations(runs: KeptRuns) -> int:
-    """Release what lost trainings still hold; returns how many. Call it where nothing trains on this storage."""
+    """Release what lost trainings still hold; returns how many. Call it where Ray Train trains nothing here."""
     released = 0
     for key in (runs.key(name, RESERVATION_FILE) for name in runs.names()):
         try:

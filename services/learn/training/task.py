@@ -40,5 +40,6 @@ def run_job(job: Job) -> Candidate:
     from services.learn.training.kept_runs import TRAININGS, KeptRuns
     from services.learn.training.placement_groups import release_reservations
 
-    release_reservations(KeptRuns(Path(job.storage, TRAININGS), job.where))
+    if known and known.by_ray:  # one at a time; trees may be trained beside it, and would take its workers away
+        release_reservations(KeptRuns(Path(job.storage, TRAININGS), job.where))
     return learn(job)

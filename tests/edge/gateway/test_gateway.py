@@ -221,6 +221,19 @@ def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_status_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line a second would fill the disk that is full already; what fails after it worked is told again."""
+    gateway = _gateway(MemoryLog(), status_file=tmp_path / "later" / "status.json")
+    for _ in range(3):
+        gateway._report()
+    assert caplog.text.count("the status file cannot be written") == 1
+    (tmp_path / "later").mkdir()
+    gateway._report()
+    (tmp_path / "later").rename(tmp_path / "gone")
+    gateway._report()
+    assert caplog.text.count("the status file cannot be written") == 2
+
+
 def _command(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*GATEWAY, *map(str, arguments)], cwd=ROOT, env=environment or gateway_environment(),
@@ -247,11 +260,13 @@ def test_the_command_shows_an_example() -> None:
 def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     """A log of other partitions, a file that is not there, a decoder that nobody has: named, and the gateway ends."""
     SqliteLog(tmp_path / "log.sqlite", 2).close()
-    no = tmp_path / "no"
+    no, text = tmp_path / "no", tmp_path / "text"
+    text.write_text("no certificate")
     for settings, said in (
         ({}, "created with 2 partitions"),
         ({"log": {"partitions": 2}, "mqtt": {"password_file": no}}, "mqtt.password_file cannot be read"),
         ({"log": {"partitions": 2}, "mqtt": {"tls_ca_file": no}}, "mqtt.tls_ca_file cannot be read"),
+        ({"log": {"partitions": 2}, "mqtt": {"tls_ca_file": text}}, "mqtt.tls_ca_file cannot be read"),
         ({"log": {"partitions": 2}, "uplink": {"to": "mqtt://a", "password_file": no}}, "uplink.password_file cannot"),
         ({"gateway": {"decoders": ["sparkplug"]}}, "'sparkplug', which no installed package offers"),
     ):

@@ -55,6 +55,19 @@ def test_messages_are_written_a_line_each(tmp_path: Path) -> None:
     ]
 
 
+def test_what_goes_wrong_is_told_once() -> None:
+    """Whoever waits for a broker that is not there sees why, not a line a try; a later loss is told again."""
+    told: list[str] = []
+    ledger = Ledger(tell=told.append)
+    for _ in range(3):
+        ledger.error("the broker at b:1 cannot be reached")
+    assert ledger.summary == "published nothing: the broker at b:1 cannot be reached"
+    ledger.connected("MQTT 5")
+    ledger.error("connection lost")
+    ledger.error("the broker at b:1 cannot be reached")
+    assert told == ["the broker at b:1 cannot be reached", "connection lost", "the broker at b:1 cannot be reached"]
+
+
 def test_the_summary_says_what_came_of_it() -> None:
     """One sentence: how many samples of which time, what of them was no plain sample, and what the broker took."""
     ledger = Ledger()

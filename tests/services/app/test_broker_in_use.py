@@ -10,7 +10,7 @@ import pytest
 from edge.mqtt.publish import PublishError
 from services.app.broker_in_use import BrokerInUse
 from services.config import load_settings
-from services.errors import HothouseError
+from services.errors import ConfigError, HothouseError
 from services.message_broker import broker_address
 
 
@@ -27,6 +27,15 @@ def test_what_is_written_down_leads_other_commands_there(tmp_path: Path) -> None
     assert (there.host, there.port, there.username, there.password) == ("10.0.0.5", 8883, "system", "hush")
     assert here.tls_ca == there.tls_ca == tmp_path / "ca.pem"
     assert not here.v5
+
+
+def test_a_password_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Not that there is no broker; whose password it is stands in the settings, or is that of the system that runs."""
+    mqtt = {"host": "10.0.0.5", "port": 8883, "username": "system", "password_file": str(tmp_path / "none")}
+    (tmp_path / "run.json").write_text(json.dumps({"mqtt": mqtt}))
+    for settings in (load_settings(mqtt=mqtt), load_settings(data_dir=tmp_path)):
+        with pytest.raises(ConfigError, match=r"the password of the broker at 10\.0\.0\.5:8883 cannot be read: .*none"):
+            broker_address(settings)
 
 
 def test_a_new_password_needs_no_restart(tmp_path: Path) -> None:

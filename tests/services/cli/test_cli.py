@@ -633,3 +633,27 @@ def test_a_sample_is_followed_by_its_time(tmp_path: Path) -> None:
             "2022-03-01T12:05:31.000+00:00 shard-0: INFO forecast",
         ]
     assert "is no time" in hothouse("trace", "demo", "yesterday").output
+
+
+@pytest.mark.parametrize("time", ["1646136190000000000", "9999-12-31T23:59:59Z"])
+def test_a_time_that_no_sample_has_is_told(time: str) -> None:
+    """A ts in nanoseconds, say, is a mistake of the user and not a fault of ours."""
+    result = hothouse("trace", "demo", time)
+    assert result.exit_code == 2
+    assert "is no time of a sample" in result.stderr
+
+
+def test_a_login_is_made_only_where_its_password_can_be_written(tmp_path: Path) -> None:
+    """Else nobody would ever see it; and a login that is refused leaves no empty file."""
+    add = ("--data-dir", str(tmp_path / "data"), "devices", "add", "bench", "--password-file")
+    refused = hothouse(*add, str(tmp_path / "none" / "p"))
+    assert (refused.exit_code, "cannot be written" in refused.stderr) == (2, True)
+    made = hothouse(*add, str(tmp_path / "p"))
+    assert made.exit_code == 0, made.output
+    assert (tmp_path / "p").stat().st_mode & 0o777 == 0o600
+    assert "exists" in hothouse(*add, str(tmp_path / "p")).stderr
+    again = hothouse(*add, str(tmp_path / "q"))
+    assert (again.exit_code, "named bench already" in again.stderr, (tmp_path / "q").exists()) == (2, True, False)
+    (tmp_path / "file").touch()
+    nowhere = hothouse("--data-dir", str(tmp_path / "file"), "devices", "add", "bench")
+    assert (nowhere.exit_code, "cannot be changed" in nowhere.stderr) == (2, True)

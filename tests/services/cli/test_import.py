@@ -96,6 +96,12 @@ def test_records_become_a_file_a_zone(tmp_path: Path) -> None:
         write_zones([*records, {**records[2], "house": "/b"}], "house", tmp_path)
     write_zones([{**records[2], "house": "north/1"}], "house", tmp_path)
     assert (tmp_path / "north-1.parquet").is_file()
+    with pytest.raises(HothouseError, match=r"the zone a has several values of rh_pct at .*: 70 and 71"):
+        write_zones([*records, {**records[1], "_value": 71}], "house", tmp_path)
+    with pytest.raises(HothouseError, match=r"the field vents of the zone b is no number: .*'open'"):
+        write_zones([*records, {**records[2], "_field": "vents", "_value": "open"}], "house", tmp_path)
+    with pytest.raises(HothouseError, match="no _field, _value"):
+        write_zones([{"_time": at, "rh_pct": 60.0, "house": "a"}], "house", tmp_path)
     with pytest.raises(HothouseError, match="no tag zone"):
         write_zones(records, "zone", tmp_path)
     with pytest.raises(HothouseError, match="finds nothing"):

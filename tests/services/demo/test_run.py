@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.demo.run import MARKER, _prepare
+from services.config import Settings
+from services.demo.options import DemoOptions
+from services.demo.run import MARKER, _prepare, _settings, _source
 from services.demo.summary import checks, ledger
 from services.errors import ConfigError, StartError
 from services.observe.timeline import event_line
@@ -50,6 +52,34 @@ def test_text_from_outside_is_no_markup() -> None:
     """A message with brackets is shown as it is."""
     line = event_line({"kind": "error", "message": "cannot read [/tmp/x]", "time_ms": 0})
     assert r"\[/tmp/x]" in line
+
+
+def test_a_demo_touches_no_real_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings of a real system beside it name logs, buckets and people: simulated samples must reach none of them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hothouse.toml").write_text(
+        '[mqtt]\nhost = "broker"\n[log]\nkind = "kafka"\n[kafka]\nservers = ["kafka:9092"]\n'
+        '[storage]\nurl = "s3://greenhouse"\n[influx]\nurl = "http://influx"\n[ray]\naddress = "head:6379"\n'
+        '[alerts]\nwebhook_url = "http://duty"\nemail_to = ["grower@example.org"]\n[learn]\nmlflow_uri = "http://m"\n'
+        '[home_assistant]\nprefix = "homeassistant"\n[forecast]\nhorizons_min = [5, 60]\n'
+    )
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", str(tmp_path / "real"))
+    monkeypatch.setenv("HOTHOUSE_MQTT__USERNAME", "somebody")
+    options = DemoOptions(data_dir=tmp_path / "demo")
+    settings = _settings(options, tmp_path / "demo", _source(options))
+    assert settings.data_dir == tmp_path / "demo"
+    for name in ("mqtt", "log", "kafka", "influx", "storage", "alerts", "home_assistant"):
+        assert getattr(settings, name) == Settings.model_fields[name].default, name
+    assert (settings.ray.address, settings.learn.mlflow_uri) == ("", "")
+    assert settings.forecast.horizons_min == (5, 60)
+
+
+def test_a_demo_reads_the_file_that_is_named(tmp_path: Path) -> None:
+    """`hothouse --config FILE demo` is no demo of another file."""
+    file = tmp_path / "other.toml"
+    file.write_text("[forecast]\nhorizons_min = [5, 60]\n")
+    options = DemoOptions(config=file)
+    assert _settings(options, tmp_path / "demo", _source(options)).forecast.horizons_min == (5, 60)
 
 
 def test_a_missing_sample_fails_the_run() -> None:

@@ -13,8 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
-from services.config import ApiSettings, load_settings
+from services.cli import app
+from services.config import ApiSettings, Settings, load_settings
+from services.errors import StartError
 from services.installation import app_name_of
 from services.key_file import write_secret
 from services.runtime import ingress
@@ -102,6 +105,75 @@ def test_who_has_lost_its_state_leaves_the_application_to_the_new_owner(
         ours.abandon()
     ours._delete_application()
     assert deleted == ([] if lost else [app_name_of(settings)])
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_command_beside_a_system_ends_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    """`hothouse replay-training` has the names of the system whose storage it reads, and is not its successor."""
+    done: list[str] = []
+    settings = load_settings(data_dir=tmp_path, ray={"address": "head:6379"})
+    ray = SimpleNamespace(
+        init=lambda **_: None, is_initialized=lambda: True, shutdown=lambda: done.append("disconnected")
+    )
+    here = "services.runtime.ray_runtime."
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", ray)
+        patch.setitem(sys.modules, "ray.serve", SimpleNamespace(delete=lambda _: done.append("application")))
+        patch.setattr(f"{here}check_nodes", lambda _: None)
+        patch.setattr(f"{here}end_earlier_run", lambda _: done.append("actors"))
+        for name in ("_reread_environment", "_send_raylet_messages_to_the_log"):
+            patch.setattr(here + name, lambda: None)
+        with RayRuntime(settings, beside=beside):
+            pass
+    assert done == (["disconnected"] if beside else ["actors", "application", "disconnected"])
+
+
+@pytest.mark.parametrize("command", [["replay-training", "v1"], ["tune"]], ids=" ".join)
+def test_commands_that_train_are_no_owners_of_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """On a cluster with a bucket they would take the running system down."""
+    seen: list[tuple[str, bool]] = []
+
+    def runtime(settings: Settings, *, beside: bool = False) -> None:
+        seen.append((settings.ray.address, beside))
+        raise StartError("enough")
+
+    monkeypatch.setattr("services.runtime.ray_runtime.RayRuntime", runtime)
+    monkeypatch.setattr("services.learn.training.tuning.read_windows", lambda *_: SimpleNamespace(nbytes=0))
+    recipe = {"started_from": "", "rows": {"s/z": 1}}
+    registry = SimpleNamespace(candidate=lambda _: {"recipe": recipe})
+    monkeypatch.setattr("services.learn.promotion.registry.open_registry", lambda *_: registry)
+    monkeypatch.setattr("services.learn.training.recipe.differing_versions", lambda _: [])
+    spec = SimpleNamespace(channels=("air_temp_c",), step_ms=300_000)
+    job = SimpleNamespace(spec=spec, after_ms=0, to_ms=1)
+    monkeypatch.setattr("services.learn.training.recipe.job_of", lambda _: job)
+    (tmp_path / "hothouse.toml").write_text('[ray]\naddress = "head:6379"\n[learn]\nmlflow_uri = "http://m"\n')
+    done = CliRunner().invoke(app, ["--config", str(tmp_path / "hothouse.toml"), "--data-dir", str(tmp_path), *command])
+    assert "enough" in done.stderr, done.output
+    assert seen == [("", False) if command == ["tune"] else ("head:6379", True)]
+
+
+def test_a_backtest_ends_nothing_of_the_system_on_the_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images set HOTHOUSE_DATA_DIR; what runs there is no left-over of an earlier backtest."""
+    from services.backtest import ray_training
+
+    seen: list[tuple[Path, bool]] = []
+
+    def runtime(settings: Settings, *, beside: bool = False) -> None:
+        seen.append((settings.data_dir, beside))
+        raise StartError("enough")
+
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(ray_training, "RayRuntime", runtime)
+    with pytest.raises(StartError, match="enough"), ray_training.training_on_ray():
+        pass
+    ((data_dir, beside),) = seen
+    assert (data_dir == tmp_path, beside) == (False, True)
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"folder": "/etc"}', "[]"])

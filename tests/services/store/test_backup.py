@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from services.app import System
 from services.cli import app
+from services.cli.history.backup_commands import _files
 from services.config import load_settings
 from services.errors import BackupError, NotStoredError, StartError
 from services.store.backup import INDEX, RESTORING, Sources, check_log_of, read_backup, restore, write_backup
@@ -82,12 +84,17 @@ def test_no_secret_is_in_it(backed_up: tuple[Path, Path]) -> None:
     assert b"a secret" not in file.read_bytes()
 
 
-def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path]) -> None:
+def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     """What is there is not written over, in one sentence; nor is a backup."""
     data, file = backed_up
     refused = hothouse("--data-dir", data, "restore", file)
     assert refused.exit_code == 1
     assert "is there already" in refused.output
+    (tmp_path / "keys.json").write_text("made since")
+    refused = hothouse("--data-dir", tmp_path, "restore", file)
+    assert (refused.exit_code, "keys.json is there already" in refused.output) == (1, True)
+    assert (tmp_path / "keys.json").read_text() == "made since"
+    assert not (tmp_path / "storage" / "snapshots").exists()
     again = hothouse("--data-dir", data, "backup", file)
     assert again.exit_code == 1
     assert "is there already" in again.output
@@ -202,6 +209,55 @@ def test_what_goes_while_it_is_copied(tmp_path: Path, of: Callable[[Path], Stora
     assert new.read("snapshots/p0-5.snapshot").content == b"5"
     assert new.read("history/t/part-1").content == b"history/t/part-1"
     assert new.entry(RESTORING) is None
+
+
+class Interrupted(FolderStorage):
+    """Does something once, while the snapshots are copied."""
+
+    def __init__(self, root: Path, work: Callable[[], object]) -> None:
+        super().__init__(root)
+        self._work = [work]
+
+    def read(self, key: str) -> Stored:
+        """Work, then read."""
+        if key.startswith("snapshots/") and self._work:
+            self._work.pop()()
+        return super().read(key)
+
+
+def test_models_come_and_go_while_it_is_copied(tmp_path: Path) -> None:
+    """What the copy of the registry names is there with its files; files that go end nothing."""
+    settings = load_settings(data_dir=tmp_path)
+    models, registry = settings.storage_folder / "mlflow", tmp_path / "mlflow.sqlite"
+    for name in ("snapshots/p0-1.snapshot", "mlflow/old/candidate.json"):
+        (settings.storage_folder / name).parent.mkdir(parents=True)
+        (settings.storage_folder / name).touch()
+    sqlite3.connect(registry).execute("CREATE TABLE versions (name)").connection.close()
+
+    def work() -> None:
+        shutil.rmtree(models / "old")
+        (models / "new").mkdir()
+        (models / "new" / "candidate.json").touch()
+
+    storage = Interrupted(settings.storage_folder, work)
+    sources = Sources(storage, partial(_files, settings), {"mlflow.sqlite": registry})
+    made = write_backup(tmp_path / "b.tar", sources, {}, quiet)
+    assert [name for name in made.members if "mlflow/" in name] == ["data/storage/mlflow/new/candidate.json"]
+    gone = {"data/gone": tmp_path / "gone"}
+    assert "data/gone" not in write_backup(tmp_path / "c.tar", Sources(storage, lambda: gone), {}, quiet).members
+
+
+def test_ctrl_c_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """Half a backup, under a hidden name that no later one has, would fill the disk for ever."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "storage" / "snapshots").mkdir(parents=True)
+    (tmp_path / "storage" / "snapshots" / "p0-1.snapshot").touch()
+    with pytest.raises(KeyboardInterrupt):
+        write_backup(tmp_path / "out" / "b.tar", Sources(Interrupted(tmp_path / "storage", stop)), {}, quiet)
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_nothing_starts_on_half_of_it(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     ran: list[dict[str, Any]] = []
 
     @contextmanager
-    def no_runtime(*_: Any) -> Iterator[None]:
+    def no_runtime(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
     def run_again(recipe: dict[str, Any], files: tuple[str, ...]) -> str:
