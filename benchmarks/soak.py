@@ -13,8 +13,9 @@ the 21 days that comparisons of models look back. Of the rest a line tells each 
 *Flat* is a part whose last quarter is at most 5 % above its first, or at most 20 MB, 5 threads, 5 descriptors or 20
 files. The history and the log grow by what they are given, and MLflow's files by a record a training: they are told and
 not judged. Nor are ``replaced`` files, which tables keep for six hours of the wall clock: at 900 times real time a
-day's small files come and are replaced every hundred seconds. The last line printed is JSON; the exit code is 1 where something is not flat, a
-request failed, a forecast failed, a tenth of those that were due were not made, or no second version ever answered.
+day's small files come and are replaced every hundred seconds. The last line printed is JSON; the exit code is 1 where
+something is not flat, a request failed, a forecast failed, a tenth of those that were due were not made, or no second
+version ever answered.
 """
 
 from __future__ import annotations
