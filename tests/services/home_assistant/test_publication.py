@@ -58,6 +58,13 @@ def test_a_zone_and_its_site_are_devices() -> None:
     assert {"out_temp_c", "model", "problem"} == found[SITE]["components"].keys()
 
 
+def test_what_a_counter_gained_in_a_step_is_no_total() -> None:
+    """Home Assistant takes a total that falls for one that was reset, and one that stays for no water at all."""
+    found = said(publication().take({"version": 1, "forecasts": [forecast(now={"irrigation_l_m2": 0.5})]}))
+    assert found[STATE]["readings"] == {"irrigation_l_m2": 0.5}
+    assert found[ZONE]["components"]["irrigation_l_m2"]["state_class"] == "measurement"
+
+
 def test_the_night_has_time_and_chance() -> None:
     """Tonight's minimum comes with its band, its time by the site's clock, and the chance of an unusual cold."""
     state = said(publication().take({"version": 1, "forecasts": [forecast()]}))[STATE]
