@@ -127,8 +127,20 @@ def test_a_rule_that_somebody_named_appears_with_its_first_alert() -> None:
     made = publication()
     assert made.take({"version": 1, "alerts": [alert("firing", 1, "too wet.here")]}) == []
     found = said(made.take({"version": 2, "forecasts": [forecast()]}))
-    assert found[ZONE]["components"]["alert_too_wet_here"]["name"] == "Alert: too wet.here"
-    assert found[ALERTS]["too_wet_here"]["value"] == "ON"
+    assert found[ZONE]["components"]["alert_too_wet_here_1f875a"]["name"] == "Alert: too wet.here"
+    assert found[ALERTS]["too_wet_here_1f875a"]["value"] == "ON"
+
+
+def test_rules_in_any_letters_are_told_apart() -> None:
+    """Too cold and too hot: one that is over does not turn the other off."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast()]})
+    made.take({"version": 2, "alerts": [alert("firing", 1, "太冷")]})
+    later = {"version": 3, "alerts": [alert("resolved", 2, "太热")]}
+    told = said(made.take(later))
+    components = [one for one in told[ZONE]["components"].values() if one["name"] in ("Alert: 太冷", "Alert: 太热")]
+    assert len({one["unique_id"] for one in components}) == 2
+    assert sum(state["value"] == "ON" for state in told[ALERTS].values()) == 1
 
 
 def test_a_zone_that_retires_is_removed() -> None:
