@@ -89,11 +89,12 @@ def half_hours(rows: F32, channels: Sequence[str]) -> tuple[F32, F32]:
     for k, name in enumerate(SEEN):
         if name in place:
             wanted[..., k] = rows[..., place[name]]
-    if length >= HALF_HOURS:
-        each = length // HALF_HOURS
-        by_bin = wanted[:, length - each * HALF_HOURS :].reshape(n, HALF_HOURS, each, len(SEEN))
-    else:  # rows longer than half an hour stand for all half-hours that they cover
-        by_bin = wanted[:, np.arange(HALF_HOURS) * length // HALF_HOURS][:, :, None]
+    # A half-hour has the rows that lie in it, also in part: rows may be longer, or not divide it.
+    first = np.arange(HALF_HOURS) * length // HALF_HOURS
+    stop = -(-np.arange(1, HALF_HOURS + 1) * length // HALF_HOURS)
+    at = first[:, None] + np.arange((stop - first).max())
+    of_bin = (at < stop[:, None])[..., None]
+    by_bin = np.ascontiguousarray(np.where(of_bin, wanted[:, np.minimum(at, length - 1)], np.float32(np.nan)))
     count = np.isfinite(by_bin).sum(axis=2)
     total = np.nansum(by_bin, axis=2, dtype=np.float32)
     day = np.where(count > 0, total / np.maximum(count, 1), np.float32(np.nan))

@@ -107,6 +107,11 @@ class Features:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
+    def missed(self, indices: I64, step: int) -> I64:
+        """How many steps before this one each zone had no row for, ``[Z]``; 0 for a new zone."""
+        newest = self._zones["step"][indices]
+        return np.where(newest >= 0, np.maximum(step - newest - 1, 0), 0)
+
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
         unit: F64,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def checked_options(
     except (KeyError, ValueError, TypeError, OSError) as error:  # OSError for the name of a folder
         raise ValueError(f"{timezone!r} is not a time zone: give an IANA name such as Europe/Amsterdam") from error
     for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-        if not isinstance(value, int | float) or not -most <= value <= most:
+        if not isinstance(value, Real) or not -most <= value <= most:
             raise ValueError(f"{name} {value!s} is not within -{most} to {most}: give degrees, north and east positive")
     step_min = None if step is None else _minutes("step", step)
     if step_min is not None and step_min not in STEPS_MIN:
@@ -133,6 +134,6 @@ def _minutes(what: str, given: Duration) -> int:
         minutes = pd.Timedelta(given) / pd.Timedelta("1min")
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what} {given!r} is not a duration: write it as 30min, 1h or 24h") from error
-    if not (minutes == int(minutes) and 1 <= minutes <= _DAY_MIN):
+    if not (minutes % 1 == 0 and 1 <= minutes <= _DAY_MIN):
         raise ValueError(f"{what} {given!s} is not possible: give whole minutes up to 24h, such as 30min or 1h")
     return int(minutes)

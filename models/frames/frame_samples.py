@@ -97,6 +97,8 @@ def read_frames(
     zones = {zone: _read(zone, frame, metrics, timezone, newest_ms) for zone, frame in _by_zone(frames).items()}
     if not any(len(samples.times_ms) for samples in zones.values()):
         raise ValueError("there is no row in what you gave: give at least one")
+    together = np.unique(np.concatenate([zone.times_ms for zone in zones.values()]))
+    _check_gaps("the time of the zones", together, timezone)  # each row between would be learned
     return zones
 
 
@@ -216,7 +218,10 @@ def _check_times(whose: str, times_ms: I64, timezone: str, newest_ms: int | None
             f"{whose} begins at {_words(times_ms[0], timezone)}, but rows up to {_words(newest_ms, timezone)} are"
             " learned already: update with later rows only, those of all zones in one call"
         )
-    line = times_ms if newest_ms is None else np.concatenate([[newest_ms], times_ms])
+    _check_gaps(whose, times_ms if newest_ms is None else np.concatenate([[newest_ms], times_ms]), timezone)
+
+
+def _check_gaps(whose: str, line: I64, timezone: str) -> None:
     far = np.flatnonzero(np.diff(line) > LONGEST_GAP_MS)
     if len(far):
         one, other = (_words(line[far[0] + i], timezone) for i in (0, 1))

@@ -117,9 +117,9 @@ class Climatology:
     """Recursive hour-of-day climatology with online intervals, vectorised over zones.
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (NaN where a target is missing, all NaN
-    where the zone was silent: a step must not be left out), then :meth:`predict` as often as wanted; it changes
-    nothing. The deviations of an example are the regression's truth and, later, its regressors: they are kept in one
-    ring. About 20 KB a zone, whatever the step.
+    where the zone was silent), then :meth:`predict` as often as wanted; it changes nothing. Where steps were left out,
+    :meth:`skip` comes first. The deviations of an example are the regression's truth and, later, its regressors: they
+    are kept in one ring. About 20 KB a zone, whatever the step.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> climatology = Climatology(spec)
@@ -225,6 +225,12 @@ class Climatology:
         )
         return members
 
+    def skip(self, indices: I64, steps: I64) -> None:
+        """Zones ``indices`` had no rows for ``steps [Z]`` steps: what was before is so much older now."""
+        rows = self._zones["rows"][indices]
+        self._leave_out(indices, rows, rows + steps)
+        self._zones["rows"][indices] = rows + steps
+
     def predict(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
         """Forecast from the newest learned rows: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
 
@@ -274,20 +280,25 @@ class Climatology:
         """The numbers of the newest rows, ``[Z]``, counted so that examples end whole quarters of an hour, as those of
         others do. Rows that a gap has left out until then were never seen.
         """
-        s, held = self._zones, self._zones["rows"][indices]
+        held = self._zones["rows"][indices]
         rows = held + (day_bin - held) % self._stride
-        for row in range(1, self._stride):
-            late = rows - held >= row
-            if not late.any():
-                break
-            zones, left_out = indices[late], (held + row - 1)[late]
-            s["recent"][zones, left_out % s["recent"].shape[1]] = np.nan
-            example = left_out % self._stride == 0
-            zones, at = zones[example], left_out[example] // self._stride
+        self._leave_out(indices, held, rows)
+        return rows
+
+    def _leave_out(self, indices: I64, first: I64, stop: I64) -> None:
+        """Let the rows from ``first [Z]`` on, before ``stop [Z]``, be such as were never seen."""
+        s = self._zones
+        rings = [s["recent"].shape[1]] + [s[name].shape[1] * self._stride for name in ("past", "deviation")]
+        first = np.maximum(first, stop - max(rings))  # after as many nothing of before is left
+        for back in range(int((stop - first).max(initial=0)), 0, -1):
+            mine = stop - first >= back
+            zones, row = indices[mine], (stop - back)[mine]
+            s["recent"][zones, row % s["recent"].shape[1]] = np.nan
+            example = row % self._stride == 0
+            zones, at = zones[example], row[example] // self._stride
             s["past"][zones, at % s["past"].shape[1]] = np.nan
             s["deviation"][zones, at % s["deviation"].shape[1]] = np.nan
             s["issued"][zones[:, None], self._first + at[:, None] % self._slots] = np.nan
-        return rows
 
     def _learn_errors(self, indices: I64, h: I64, origins: I64, due: Bool, y: F32, day_bin: I64) -> None:
         """Take the errors of forecasts of horizons ``h [P]`` from examples ``origins [Z, P]``, where they are due."""

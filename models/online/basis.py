@@ -91,6 +91,7 @@ class Learned(Basis):
     # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did. Of what was forecast
     # before plans moved it.
     errors: F32
+    missed: I64  # [Z], how many steps before this one the zone had no row for
 
 
 def moves_of(experts: F32, place: int) -> F32 | None:

@@ -141,7 +141,7 @@ class OnlineForecaster:
         ``foreseen`` is what plans said by then (:meth:`~models.features.plans.Plans.ahead`), ``None`` for zones that
         were never given any; before the first plan of any zone nothing else is done than without.
         """
-        y = self._targets(values)
+        y, missed = self._targets(values), self._catch_up(indices, step)
         errors = self._mature(indices, step, y, day_bin)
         seen, climate = self._see(indices, step, values, y, day_bin, sun)
         base, unit = seen.base, self.unit
@@ -181,7 +181,7 @@ class OnlineForecaster:
                 self.correction.keep(indices, at)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
-        return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
+        return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors, missed)
 
     def take_trained(self, before: OnlineForecaster) -> None:
         """Go on with the trees and the fine-tuned network of ``before``, and with how far it follows both:
@@ -199,6 +199,7 @@ class OnlineForecaster:
         nothing can be forecast; it is half the work.
         """
         y = self._targets(values)
+        self._catch_up(indices, step)
         matured = self.waiting.matured(indices, step)
         if matured is not None:
             self._learn_unit(matured.h, self.waiting.off("base", indices, matured, y))
@@ -488,6 +489,13 @@ class OnlineForecaster:
     def _targets(self, values: F32) -> F32:
         y = targets_of(values, self._spec)
         return np.where(np.isfinite(y), y, np.float32(np.nan))
+
+    def _catch_up(self, indices: I64, step: int) -> I64:
+        """How many steps each zone was left out for; the climatology counts rows, all else knows steps."""
+        missed = self.features.missed(indices, step)
+        if missed.any():
+            self.climatology.skip(indices[missed > 0], missed[missed > 0])
+        return missed
 
     def _see(self, indices: I64, step: int, values: F32, y: F32, day_bin: I64, sun: F32) -> tuple[Example, Members]:
         """What is known of these rows, and what the climatology's forecast is made of."""

@@ -80,14 +80,16 @@ def usual_limit(past: F32, sign: int) -> float | None:
 
 
 class PastNights:
-    """Vectorised over zones; each step :meth:`learn`, and where a night or day lies ahead :meth:`expect`."""
+    """Vectorised over zones; each step :meth:`learn`, after a gap :meth:`skip` first; where a night or day lies ahead
+    :meth:`expect`.
+    """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
         targets = len(spec.targets)
         self._day, self._half = spec.steps_per_day, max(HALF_MS // spec.step_ms, 1)
         self._zones = ZoneArrays(
             capacity,
-            part=((), np.int8, -1),  # NIGHT or DAY, -1 before the first row
+            part=((), np.int8, -1),  # NIGHT or DAY, -1 before the first row, also after a gap
             whole=((), np.bool_, False),
             rows=((), np.int32, 0),
             known=((targets,), np.int32, 0),
@@ -129,6 +131,13 @@ class PastNights:
         run = s["run"][indices]
         s["run"][indices] = np.where((part == NIGHT)[:, None], np.fmin(run, y), np.fmax(run, y))
         self._learn_beyond(indices, y, day_bin)
+
+    def skip(self, zones: I64) -> None:
+        """These zones had no rows for a while: the nights and days around it were not seen as a whole."""
+        s = self._zones
+        s["part"][zones], s["whole"][zones] = -1, False
+        for name in ("said", "mark", "lowest", "highest"):
+            s[name][zones] = np.nan
 
     def _end(self, zones: I64) -> None:
         """Nights or days are over: keep their extremes, and how good they were foreseen."""

@@ -70,6 +70,8 @@ class Paths:
         """Take the rows of one site that ``forecaster`` has just ``learned``."""
         zones, step, day_bin, y = learned.zones, learned.step, learned.day_bin, learned.example.y
         now = np.zeros(1, dtype=np.int64)
+        if learned.missed.any():
+            self.nights.skip(zones[learned.missed > 0])
         self.nights.learn(zones, y, day_bin, np.repeat(is_night(now), len(zones)))
         self.errors.learn(zones, step, y, day_bin)
         due = self.errors.due(day_bin)

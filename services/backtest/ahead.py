@@ -37,8 +37,9 @@ def read_plans(path: Path, sources: Sequence[str], table: Table) -> tuple[list[P
     import pandas as pd
 
     try:
-        read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
-        frame = read(path)
+        is_csv = path.suffix == ".csv"
+        # Names as they are written: 01 is no number.
+        frame = pd.read_csv(path, dtype={"zone": str, "source": str}) if is_csv else pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise HothouseError(f"{path} cannot be read as plans: {error}", "Give Parquet or .csv.") from error
     return plans_of(frame, sources, table, str(path))
@@ -62,7 +63,7 @@ def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: s
     try:
         rows = pd.DataFrame({
             "issued": _ms(chosen["issued"], table), "source": chosen["source"].astype(str),
-            "zone": chosen["zone"].fillna("").astype(str),
+            "zone": [_zone(str(zone), table) for zone in chosen["zone"].astype(object).fillna("")],
             "metric": chosen["metric"].astype(str), "valid": _ms(chosen["valid"], table),
             "value": pd.to_numeric(chosen["value"]).astype(np.float64),
         })  # fmt: skip
@@ -129,6 +130,11 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
         # One source may foresee weather and setpoints: neither replaces the other.
         plans.append(Plan(f"{source} ({kind})", kind, issued, said, zone))
     return plans, notes
+
+
+def _zone(name: str, table: Table) -> str:
+    """A zone as the table has it: pandas writes whole numbers beside empty places as 1.0."""
+    return name if name in table.names else name.removesuffix(".0")
 
 
 def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:

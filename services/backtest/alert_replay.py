@@ -185,8 +185,8 @@ class _Watch:
         ground, table = self._ground, self._ground.table
         self._paths.learn(forecaster, learned, lambda ahead: ground.night[t + ahead])
         end_ms = int(ground.ends[t])
-        if end_ms % STEP_MS or t < self._spec.steps_per_day:
-            return
+        if end_ms % STEP_MS >= self._spec.step_ms or t < self._spec.steps_per_day:
+            return  # another row has looked at this half hour
         zones = learned.zones
         names = [table.names[z] for z in zones]
         path = forecaster.path(zones, learned.step, learned.day_bin, given, self._paths.knots)
@@ -202,6 +202,7 @@ class _Watch:
             half_hour=end_ms // STEP_MS,
             scenarios={target: drawn[..., m] for m, target in enumerate(self._spec.targets)},
             night=(ground.night[day], ground.night[later]), minute=(ground.minute[day], ground.minute[later]),
+            late_ms=end_ms % STEP_MS,
         )  # fmt: skip
         names = [table.names[z] for z in zones]
         changed, said = self._desk.see(SITE, names, zones, table.values[zones, day], ahead, _clock)

@@ -84,6 +84,8 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     if isinstance(frames, pd.DataFrame):
         if "zone" not in frames:
             raise HothouseError("the frame has no column 'zone'", "Add one, or give a frame a zone: {zone: frame}.")
+        if frames["zone"].isna().any():
+            raise HothouseError("the column 'zone' is empty in some rows", "Fill it in, or drop those rows.")
         frames = {str(zone): part.drop(columns="zone") for zone, part in frames.groupby("zone")}
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
@@ -92,7 +94,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}
-    for zone, frame in frames.items():
+    for zone, frame in ((str(zone), frame) for zone, frame in frames.items()):
         has_time = said.time in [str(name).strip().lower() for name in frame.columns]
         if not has_time and frame.index.nlevels > 1:
             raise HothouseError(f"the frame of {zone} has an index of several levels", "Name a column 'time' in it.")

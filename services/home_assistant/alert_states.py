@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from models.alerts.alert_rule import COURSES, STATES
-from services.home_assistant.names import slug
+from services.home_assistant.names import rule_key
 
 __all__ = ["RULES", "ZoneAlerts"]
 
@@ -30,13 +30,13 @@ class ZoneAlerts:
 
     def __init__(self) -> None:
         self._newest: dict[str, _Seen] = {}
-        self.rules: dict[str, str] = {slug(rule): rule for rule in RULES}  # key -> rule
+        self.rules: dict[str, str] = {rule_key(rule): rule for rule in RULES}  # key -> rule
 
     def take(self, alerts: Iterable[Mapping[str, Any]]) -> bool:
         """Take alerts of this zone (``ShownAlert``) in any order; whether they changed what is known."""
         changed = False
         for alert in alerts:
-            key, order = slug(alert["rule"]), (alert["began_ms"], alert["change"])
+            key, order = rule_key(alert["rule"]), (alert["began_ms"], alert["change"])
             known = self._newest.get(key)
             if known is not None and (known.order > order or known.alert == alert):
                 continue

@@ -86,11 +86,11 @@ def _document(
 
 def _reading(about: About, metric: str) -> dict[str, Any]:
     label, unit = _label(metric)
-    counts = metric in VOCABULARY and VOCABULARY[metric].kind == "counter"
+    # Also of a counter: a row has what was added in its step, which begins anew each time.
     return {
         "platform": "sensor", "name": _capital(label),
         "value_template": f"{{{{ value_json.readings.get('{metric}') }}}}",
-        "expire_after": about.expire_after_s, "state_class": "total_increasing" if counts else "measurement",
+        "expire_after": about.expire_after_s, "state_class": "measurement",
         **_measured(metric, unit),
     }  # fmt: skip
 

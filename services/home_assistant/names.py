@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from edge.wire.topic import SITE_ZONE
 
-__all__ = ["RetainedMessage", "alerts_topic", "config_topic", "device_id", "slug", "state_topic"]
+__all__ = ["RetainedMessage", "alerts_topic", "config_topic", "device_id", "rule_key", "slug", "state_topic"]
 
 STATES = "hothouse/state"
 
@@ -39,7 +39,18 @@ def device_id(site: str, zone: str = SITE_ZONE) -> str:
     ('hothouse_demo_north-1_ddd3db', 'hothouse_demo_d89b41')
     """
     name = slug(f"{site}_{zone}" if zone != SITE_ZONE else site)
-    return f"hothouse_{name}_{hashlib.sha256(f'{site}/{zone}'.encode()).hexdigest()[:6]}"
+    return f"hothouse_{name}_{_digest(f'{site}/{zone}')}"
+
+
+def rule_key(rule: str) -> str:
+    """What an alert's rule is called in ids and states: its name, or what an id may hold of it with some digits, so
+    that two names in letters that no id may hold are told apart.
+
+    >>> rule_key("frost"), rule_key("cold.north 1"), rule_key("太冷") == rule_key("太热")
+    ('frost', 'cold_north_1_3928f3', False)
+    """
+    key = slug(rule)
+    return key if key == rule else f"{key}_{_digest(rule)}"
 
 
 def config_topic(prefix: str, device: str) -> str:
@@ -59,3 +70,7 @@ def state_topic(site: str, zone: str = SITE_ZONE) -> str:
 def alerts_topic(site: str, zone: str) -> str:
     """Where the alerts of a zone are."""
     return f"{STATES}/{site}/{zone}/alerts"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -29,6 +29,9 @@ _UNITS = {"W/m²": ("W/m²", "W/m^2"), "m/s": ("m/s", "ms"), "°": ("°",), "°C
 _PAST_MS = 6 * _HOUR_MS
 """Values that have passed tell how right the forecast is until now; so many hours of them are kept."""
 
+_LAST_S = 253_402_300_799
+"""The year 9999 ends then: what is later is not in seconds."""
+
 
 class WeatherError(ValueError):
     """An answer is no forecast; the message says why, in one sentence."""
@@ -103,6 +106,8 @@ def _times_ms(hourly: Mapping[str, Any]) -> list[int]:
         raise WeatherError("`hourly` has no list `time`")
     if not all(isinstance(time, int) and not isinstance(time, bool) for time in times):
         raise WeatherError(f"`hourly.time` must be Unix times (timeformat=unixtime), it has {str(times[0])[:40]!r}")
+    if not 0 <= min(times) <= max(times) <= _LAST_S:
+        raise WeatherError(f"`hourly.time` must be in seconds since 1970, it has {str(times[-1])[:40]}")
     if any(later <= earlier for earlier, later in pairwise(times)):
         raise WeatherError("`hourly.time` does not rise")
     return [time * 1000 for time in times]

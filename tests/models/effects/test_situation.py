@@ -14,7 +14,7 @@ from tests.models.effects.situations import situation
 HOUR = 3_600_000
 
 
-@pytest.mark.parametrize("steps", [1440, 288, 48, 24])
+@pytest.mark.parametrize("steps", [1440, 288, 120, 72, 60, 48, 36, 24])
 def test_half_hours_are_means_whatever_the_step(steps: int) -> None:
     """A line over the day; what is missing is left out, and what no row has is unknown."""
     rows = np.full((1, steps, 2), np.nan, np.float32)

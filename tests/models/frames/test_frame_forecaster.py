@@ -230,6 +230,14 @@ def test_days_on_which_the_clock_changes_have_all_their_rows(start):
     assert forecast.p50.iloc[-1] == pytest.approx(warm[-1], abs=0.5)  # an hour beside it, it would be 1 °C off
 
 
+def test_a_place_may_come_from_a_frame():
+    """Its numbers are NumPy's, of whatever width."""
+    place = pd.DataFrame({"latitude": [52], "longitude": np.array([4.5], np.float32)})
+    made = forecaster(latitude=place["latitude"][0], longitude=place["longitude"][0])
+    one, other = (each.fit(recorded(0.5)).predict() for each in (made, forecaster(latitude=52.0, longitude=4.5)))
+    assert one.equals(other)
+
+
 def test_progress_is_told():
     """Each row is counted, up to all of them."""
     told = []
@@ -249,6 +257,7 @@ def test_progress_is_told():
         ({"step": "7min"}, "step 7min is not possible: give 5min, 10min, 15min or 30min"),
         ({"step": "often"}, "step 'often' is not a duration: write it as 30min, 1h or 24h"),
         ({"horizons": ["1h", "90s"]}, "horizon 90s is not possible: give whole minutes up to 24h"),
+        ({"horizons": [pd.NaT]}, "horizon NaT is not possible: give whole minutes up to 24h"),
         ({"horizons": ["3D"]}, "horizon 3D is not possible: give whole minutes up to 24h"),
         ({"horizons": "1h"}, "horizons are a list of durations: give one or more"),
         ({"horizons": []}, "horizons are a list of durations: give one or more"),

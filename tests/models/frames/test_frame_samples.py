@@ -88,6 +88,7 @@ def renamed(**names):
         (GOOD.iloc[::-1], "is not in the order of time at 2022-02-01 23:30:00+01:00: sort it with frame.sort_index()"),
         ({"a": GOOD, "b": GOOD.iloc[[2, 1]]}, "the frame of b is not in the order of time"),
         (GOOD.set_index(DAY.where(DAY.hour < 22, DAY + pd.Timedelta("800D"))), "jumps from 2022-02-01 21:45:00+01:00"),
+        ({"a": GOOD, "b": GOOD.set_index(DAY + pd.Timedelta("3653D"))}, "the time of the zones jumps from 2022-02-01"),
         (GOOD.set_index(DAY + pd.Timedelta("54D")), "at 2022-03-27 02:00:00, which no clock in Europe/Amsterdam"),
     ],
 )  # fmt: skip

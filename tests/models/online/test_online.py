@@ -136,3 +136,18 @@ def test_an_example_is_the_same_whether_corrections_learn_or_not():
         for name in ("zones", "common", "ahead", "base", "y"):
             assert np.array_equal(getattr(seen, name), getattr(learned, name), equal_nan=True), (step, name)
     assert np.array_equal(examiner.unit, learner.unit)
+
+
+@pytest.mark.parametrize("hours", [7, 30])
+def test_a_zone_that_was_away_is_forecast_as_one_that_was_silent(hours):
+    """A day ago is a day ago: what was learned before it left is not taken for what was at another hour."""
+    values = rows(days=8, zones=2, seed=4)
+    left, back = 5 * DAY, 5 * DAY + 4 * hours
+    silent = values.copy()
+    silent[0, left:back] = np.nan
+    away, there = forecaster(2), forecaster(2)
+    run(away, values, stop=left)
+    run(away, values, left, back, zones=[1])
+    run(there, silent, stop=back)
+    one, other = (run(made, silent, back, back + DAY)[0, :, :, 0, 1] for made in (away, there))
+    assert np.abs(one - other).mean() < 0.1

@@ -66,6 +66,21 @@ def test_the_nights_minimum_and_the_days_maximum_are_foreseen():
     assert 0.55 < np.mean(inside) <= 1
 
 
+def test_a_night_in_which_a_zone_was_away_is_none():
+    """Its minimum may lie in the gap; neither is the night before it known to be whole."""
+    values = rows(5, missing=0)
+    learners, paths = forecaster(2), Paths(SPEC, 1)
+    paths.add_zones(2)
+    for step in range(5 * DAY):
+        zones = np.array([1] if 3 * DAY - 4 <= step < 3 * DAY + 16 else [0, 1])  # 23 to 4 o'clock
+        bins = np.full(len(zones), step % DAY)
+        learned = learners.learn(zones, step, values[zones, step], bins, sun(step, len(zones)))
+        paths.learn(learners, learned, lambda ahead, now=step: night_by_clock(now + ahead, DAY))
+    nights = [values[:, 4 * (24 * day - 5) : 4 * (24 * day + 7), 0].min(axis=1) for day in range(1, 5)]
+    for zone, kept in ((0, [0, 1, 3]), (1, [0, 1, 2, 3])):
+        np.testing.assert_allclose(paths.nights.past(zone, NIGHT)[:, 0], [nights[n][zone] for n in kept], atol=0.02)
+
+
 @pytest.mark.thorough
 def test_questions_leave_the_state_as_it_is():
     """Whoever asks for scenarios in between changes nothing that is learned."""

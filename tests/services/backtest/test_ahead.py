@@ -223,6 +223,18 @@ def test_an_empty_zone_of_a_file_is_the_whole_site(tmp_path: Path, recording: di
         assert (len(found), {plan.zone for plan in found}, notes) == (36, {""}, []), name
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_zones_may_have_numbers_for_names(tmp_path: Path, recording: dict[str, pd.DataFrame], suffix: str) -> None:
+    """Beside plans of the whole site, whose zone is empty, a file or frame has them as 1.0."""
+    table = table_of_frames({"1": recording["a"], "2": recording["b"]}, {})
+    given, path = plans(recording), tmp_path / f"plans{suffix}"
+    given["zone"] = given["zone"].map({"": np.nan, "a": 1})
+    given.to_csv(path, index=False) if suffix == ".csv" else given.to_parquet(path)
+    for found, notes in (read_plans(path, [], table), plans_of(given, [], table, "plans")):
+        assert notes == []
+        assert {plan.zone for plan in found} == {"", "1"}
+
+
 def test_a_damaged_recording_is_said_in_one_sentence(tmp_path: Path, recording: dict[str, pd.DataFrame]) -> None:
     """Plans of a folder that holds no recording are refused by the folder's name."""
     plans(recording).to_csv(tmp_path / "ahead.csv", index=False)

@@ -53,6 +53,18 @@ def test_limits_are_chosen_from_the_first_part_alone(table: Table) -> None:
     assert all(LEAST <= each.first_share <= MOST for each in chosen if not each.why_not)
 
 
+def test_rows_need_not_end_with_half_hours(table: Table) -> None:
+    """A logger that began two minutes past has the same alerts, two minutes later."""
+    late_ms = 120_000
+    spans = tuple((begin + late_ms, end + late_ms) for begin, end in table.spans)
+    late = replace(table, start_ms=table.start_ms + late_ms, spans=spans)
+    level = float(np.nanquantile(table.values[..., list(VOCABULARY).index("air_temp_c")], 0.9))
+    heat = [replace(rule, limit=level) for rule in RULES if rule.kind == "heat"]
+    fired = [[(a.zone, a.told_ms) for a in score_alerts(each, OPTIONS, heat).fired] for each in (table, late)]
+    assert fired[0]
+    assert [(zone, ms - late_ms) for zone, ms in fired[1] if ms is not None] == fired[0]
+
+
 def test_limits_of_the_whole_recording_suit_the_hours_that_are_scored(table: Table) -> None:
     """Two to ten per cent of them, also where the first part was much colder; else the rule says why not."""
     first = 3 * DAY_MS // table.step_ms

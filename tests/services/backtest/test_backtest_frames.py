@@ -66,6 +66,15 @@ def test_one_frame_may_hold_all_zones_and_have_its_times_as_index(folder, zones)
         same_rows(table_of_frames(frame, {}), read_table(folder))
 
 
+def test_zones_may_be_numbers_and_are_never_lost(zones):
+    """Whichever way they are given; rows of no zone are not left out in silence."""
+    numbered = dict(enumerate(zones.values(), 1))
+    one = pd.concat([frame.assign(zone=number) for number, frame in numbered.items()], ignore_index=True)
+    assert table_of_frames(numbered, {}).names == table_of_frames(one, {}).names == ("1", "2")
+    with pytest.raises(HothouseError, match="the column 'zone' is empty in some rows"):
+        table_of_frames(one.assign(zone=one["zone"].where(one["zone"] == 1)), {})
+
+
 def test_columns_of_any_name_are_told_what_they_hold(folder, zones):
     """What a metric's column is called is the caller's business; the forecasts are named after it."""
     renamed = {zone: frame.rename(columns={"t_air_c": "Temperature left"}) for zone, frame in zones.items()}

@@ -58,6 +58,13 @@ def test_a_zone_and_its_site_are_devices() -> None:
     assert {"out_temp_c", "model", "problem"} == found[SITE]["components"].keys()
 
 
+def test_what_a_counter_gained_in_a_step_is_no_total() -> None:
+    """Home Assistant takes a total that falls for one that was reset, and one that stays for no water at all."""
+    found = said(publication().take({"version": 1, "forecasts": [forecast(now={"irrigation_l_m2": 0.5})]}))
+    assert found[STATE]["readings"] == {"irrigation_l_m2": 0.5}
+    assert found[ZONE]["components"]["irrigation_l_m2"]["state_class"] == "measurement"
+
+
 def test_the_night_has_time_and_chance() -> None:
     """Tonight's minimum comes with its band, its time by the site's clock, and the chance of an unusual cold."""
     state = said(publication().take({"version": 1, "forecasts": [forecast()]}))[STATE]
@@ -120,8 +127,20 @@ def test_a_rule_that_somebody_named_appears_with_its_first_alert() -> None:
     made = publication()
     assert made.take({"version": 1, "alerts": [alert("firing", 1, "too wet.here")]}) == []
     found = said(made.take({"version": 2, "forecasts": [forecast()]}))
-    assert found[ZONE]["components"]["alert_too_wet_here"]["name"] == "Alert: too wet.here"
-    assert found[ALERTS]["too_wet_here"]["value"] == "ON"
+    assert found[ZONE]["components"]["alert_too_wet_here_1f875a"]["name"] == "Alert: too wet.here"
+    assert found[ALERTS]["too_wet_here_1f875a"]["value"] == "ON"
+
+
+def test_rules_in_any_letters_are_told_apart() -> None:
+    """Too cold and too hot: one that is over does not turn the other off."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast()]})
+    made.take({"version": 2, "alerts": [alert("firing", 1, "太冷")]})
+    later = {"version": 3, "alerts": [alert("resolved", 2, "太热")]}
+    told = said(made.take(later))
+    components = [one for one in told[ZONE]["components"].values() if one["name"] in ("Alert: 太冷", "Alert: 太热")]
+    assert len({one["unique_id"] for one in components}) == 2
+    assert sum(state["value"] == "ON" for state in told[ALERTS].values()) == 1
 
 
 def test_a_zone_that_retires_is_removed() -> None:
