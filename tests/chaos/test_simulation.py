@@ -189,7 +189,7 @@ class World:
                 self.log.append(records or self.builder.take())
             self.log.capacity = None
         self.log.append(records)
-        self.judge.take(self.now_ms, batch)
+        self.judge.take(self.now_ms, [(message.topic, message.payload) for message in batch])
         if 0.04 <= fate < 0.06:
             return self._gateway_dies()  # before the acknowledgement: the broker sends it all again
         del self.broker[: len(batch)]

@@ -127,8 +127,8 @@ def test_an_earlier_forecast_for_the_same_time_has_its_say():
         made = forecaster(2)
         run(made, values, 0, 5 * DAY)
         step = 5 * DAY - 1 - 5 * DAY % 4
-        at = (step - 24) * 1  # an example every quarter of an hour, which is every row here
-        made.first.issue(np.arange(2)[:, None], (made._first + at % made._slots)[3:][None], np.float32(20 + change))
+        at = made.waiting.at(step - 24)[3:]
+        made.first.issue(np.arange(2)[:, None], at[None], np.float32(20 + change))
         bins = np.full(2, step % DAY)
         moved.append(made.path(np.arange(2), step, bins, np.full((2, 4, 3, 3), 20, np.float32), KNOTS))
     hour = path_steps(SPEC).tolist()
