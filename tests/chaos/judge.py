@@ -358,6 +358,11 @@ def judge_lines(lines: Iterable[tuple[int, str, bytes]], step_ms: int, lateness_
     return judge
 
 
+def pairs(messages: Iterable[Any]) -> list[tuple[str, bytes]]:
+    """A gateway's messages as :meth:`Judge.take` reads them; nothing of ours is imported here."""
+    return [(message.topic, message.payload) for message in messages]
+
+
 def differences(expected: dict[Key, Row], found: dict[Key, Row]) -> list[str]:
     """What is missing, too much or different, one sentence each."""
     wrong = [f"missing: {key}" for key in expected.keys() - found.keys()]

@@ -33,7 +33,7 @@ from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import until
-from tests.chaos.judge import Judge, Key, Row, differences
+from tests.chaos.judge import Judge, Key, Row, differences, pairs
 from tests.ci.record import balance
 from tests.conftest import require_env, require_program
 from tests.kafka_logs import kafka_logs
@@ -181,12 +181,12 @@ class World:
     def _site_takes(self, messages: list[Message]) -> None:
         self.clock.advance(self.now_ms)
         self.appended += len(self.buffer.append(self.builder.take(messages)))
-        self.judges[SITE].take(self.now_ms, messages)
+        self.judges[SITE].take(self.now_ms, pairs(messages))
 
     def _neighbour_takes(self, messages: list[Message]) -> None:
         self.neighbour_clock.advance(self.now_ms)
         self.central.append(self.neighbour.take(messages))
-        self.judges[NEIGHBOUR].take(self.now_ms, messages)
+        self.judges[NEIGHBOUR].take(self.now_ms, pairs(messages))
 
     def _carry(self) -> None:
         try:

@@ -39,7 +39,7 @@ from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
 from services.store.storage import folder_storage
-from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences
+from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences, pairs
 from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
 
 START_MS = 1_646_092_800_000
@@ -189,7 +189,7 @@ class World:
                 self.log.append(records or self.builder.take())
             self.log.capacity = None
         self.log.append(records)
-        self.judge.take(self.now_ms, [(message.topic, message.payload) for message in batch])
+        self.judge.take(self.now_ms, pairs(batch))
         if 0.04 <= fate < 0.06:
             return self._gateway_dies()  # before the acknowledgement: the broker sends it all again
         del self.broker[: len(batch)]
