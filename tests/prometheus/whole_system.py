@@ -81,12 +81,16 @@ class Whole:
         client.loop_stop()
 
     def order(self, path: str) -> None:
-        """An operator's order."""
+        """An operator's order; a training that has just begun by itself is waited for."""
         key = (self.system.settings.data_dir / "operator.key").read_text().strip()
-        answer = httpx.post(
-            f"{self.system.url}{path}", headers={"Authorization": f"Bearer {key}"}, timeout=patience_s(30)
-        )
-        assert answer.status_code < 300, answer.text
+        headers = {"Authorization": f"Bearer {key}"}
+
+        def ordered() -> bool:
+            answer = httpx.post(f"{self.system.url}{path}", headers=headers, timeout=patience_s(30))
+            assert answer.status_code < 300 or "already running" in answer.text, answer.text
+            return answer.status_code < 300
+
+        until(ordered, f"{path} is taken", 120.0)
 
     @property
     def broker(self) -> MqttAddress:
