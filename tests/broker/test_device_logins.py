@@ -71,10 +71,16 @@ def test_a_login_counts_and_is_revoked_while_the_broker_runs(broker: LocalBroker
 
 
 def test_a_device_publishes_under_its_own_topic_alone(broker: LocalBroker) -> None:
-    """What it publishes in another device's name, elsewhere, or as an event reaches nobody."""
+    """What it publishes in another device's name, elsewhere, as an event or as a plan reaches nobody."""
     password = DeviceLogins(broker.folder).add("bench", 0, [sample_filter("bench", "demo/north-1")])
     until(lambda: login(broker, "bench", password) == "Success")
-    tried = [OTHER, "hothouse/v1/demo/south/bench/sample", OWN.replace("sample", "event"), "elsewhere", OWN]
+    tried = [
+        OTHER,
+        "hothouse/v1/demo/south/bench/sample",
+        *(OWN.replace("sample", kind) for kind in ("event", "plan")),
+        "elsewhere",
+        OWN,
+    ]
     assert heard(broker, "bench", password, tried) == [OWN]
 
 

@@ -29,6 +29,7 @@ from tests.compose.report import Report, clock, stretches
 from tests.compose.settings import make_secrets
 from tests.compose.stack import ROOT, StackError
 from tests.compose.waiting import until
+from tests.kubernetes.accounts import QUESTIONS, rights
 from tests.kubernetes.cluster import (
     APPLY,
     BACKUP,
@@ -45,6 +46,7 @@ from tests.kubernetes.cluster import (
 )  # fmt: skip
 from tests.kubernetes.harm import HARMS, forecasts, harm, upgrade
 from tests.kubernetes.load import Load, Seen
+from tests.kubernetes.manifests import ACCOUNTS
 from tests.patience import budget_s
 
 LOGS = ROOT / "deploy" / "e2e-logs"
@@ -115,6 +117,7 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
         if not cluster.ask("/models")["models"]:
             _learn(cluster, report, load)
         _see_the_ports(cluster, report)
+        _see_the_accounts(report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
         done += [("upgraded", 0, partial(upgrade, cluster, CHANGED)), (AGAIN, 0, partial(upgrade, cluster, SYSTEM))]
         wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
@@ -195,6 +198,13 @@ def _see_the_ports(cluster: Cluster, report: Report) -> None:
     report.check("what listens is what docs/security.md says", not wrong, said)
     told = cluster.told_without_tls("redis", 6379, b"PING\r\n")
     report.check("Redis says nothing without TLS", not told, str(told))
+
+
+def _see_the_accounts(report: Report) -> None:
+    """No pod may ask the API server for anything."""
+    found = rights()
+    said = ", ".join(found) or f"{len(ACCOUNTS) * len(QUESTIONS)} questions of {len(ACCOUNTS)} accounts"
+    report.check("no account may do anything", not found, said)
 
 
 def _learn(cluster: Cluster, report: Report, load: Load) -> None:
