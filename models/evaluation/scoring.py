@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -114,7 +114,7 @@ class LiveScore:
         self._table = None
         s = self._zones
         rows = s["rows"][indices]
-        truth = np.where(np.isfinite(y), np.clip(y, -LARGEST, LARGEST), np.float32(np.nan)).astype(np.float32)
+        truth = np.where(np.isfinite(y), cut(y), np.float32(np.nan)).astype(np.float32)
         s["seen"][indices, rows % s["seen"].shape[1]] = truth
         origins = rows[:, None] - self._steps
         quarters = origins // self._stride % s["origin"].shape[1]
@@ -159,7 +159,7 @@ class LiveScore:
         ahead = np.flatnonzero(self._steps > age)
         parts = np.stack((quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], climatology), axis=-1)
         slots = self._place(ahead, origins[scored, None])
-        s["waiting"][indices[scored, None], slots] = np.clip(parts[np.ix_(scored, ahead)], -LARGEST, LARGEST)
+        s["waiting"][indices[scored, None], slots] = cut(parts[np.ix_(scored, ahead)])
 
     def _place(self, h: I64, origins: I64) -> I64:
         """Where forecasts from the rows ``origins`` wait."""

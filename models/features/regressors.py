@@ -15,7 +15,7 @@ import numpy.typing as npt
 from models.day_knots import DayKnots, on_line
 from models.features.eight_bits import CLIP
 from models.features.inputs import targets_of
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.masked import masked_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -127,7 +127,7 @@ class Features:
         """
         s, n = self._zones, len(indices)
         targets = targets_of(values, self._spec)
-        row = np.clip(np.concatenate([targets, values[:, self._columns]], axis=1), -LARGEST, LARGEST)
+        row = cut(np.concatenate([targets, values[:, self._columns]], axis=1))
         known = np.isfinite(row)
         fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
         row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
@@ -220,7 +220,7 @@ class Features:
         """How far each channel is off its profile, now and at the lags; the profile then learns."""
         s = self._zones
         usual = self._knots.at(s["profile"], indices, day_bin)
-        deviation = np.clip(row - usual, -LARGEST, LARGEST)
+        deviation = cut(row - usual)
         ring = s["deviation"]
         size = ring.shape[1]
         # Slots of steps that were left out (a gap, a restart) hold what is long over.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.day_knots import DayKnots, on_line
-from models.half_precision import LARGEST
+from models.half_precision import LARGEST, cut
 from models.masked import masked_mean
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -201,7 +201,7 @@ class Climatology:
         s = self._zones
         rows = self._aligned(indices, day_bin)
         y = np.asarray(y, dtype=np.float32)
-        y = np.where(np.isfinite(y), np.clip(y, -LARGEST, LARGEST), np.float32(np.nan))
+        y = np.where(np.isfinite(y), cut(y), np.float32(np.nan))
         deviation = y[:, None] - self._knots.at(s["profile"], indices, day_bin)
         origins = rows[:, None] - self._steps
         due = (origins >= 0) & (origins % self._stride == 0)  # forecasts from examples whose truth these rows are
@@ -215,7 +215,7 @@ class Climatology:
             self._refit(zones[rows[example] % self._refit_every == 0])
             self._learn_wave(zones, day_bin[example], deviation[example, -1])
             s["past"][zones, at % s["past"].shape[1]] = y[example]
-            s["deviation"][zones, at % s["deviation"].shape[1]] = np.clip(deviation[example], -LARGEST, LARGEST)
+            s["deviation"][zones, at % s["deviation"].shape[1]] = cut(deviation[example])
         self._learn_profile(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
         s["rows"][indices] = rows + 1

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from models.day_knots import DayKnots
 from models.features.eight_bits import in_steps
 from models.features.regressors import Features
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.online.baselines import PAIRS, Climatology
 from models.online.expert_mix import LIMIT
 from models.spec import ForecastSpec
@@ -114,7 +114,7 @@ def _halved(intervals: _State) -> _State:
 
 
 def _half(values: _Array) -> _Array:
-    return np.clip(values, -LARGEST, LARGEST).astype(np.float16)
+    return cut(values).astype(np.float16)
 
 
 def _back(newest: I64, count: int) -> tuple[I64, npt.NDArray[np.bool_]]:

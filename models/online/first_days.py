@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.half_precision import LARGEST
+from models.half_precision import LARGEST, cut
 from models.online.prior import ANSWERS, Prior
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -191,7 +191,7 @@ class FirstDays:
         """Take a row's targets ``[Z, M]``, NaN where unknown."""
         s = self._zones
         known = np.isfinite(y)
-        value = np.clip(y, -LARGEST, LARGEST)
+        value = cut(y)
         s["last"][indices] = np.where(known, value, s["last"][indices])
         if step % self._stride:
             return
@@ -257,7 +257,7 @@ class FirstDays:
 
     def issue(self, zones: I64, at: I64, median: F32, where: _Bool | None = None) -> None:
         """Keep what was forecast, ``median [Z, ..., M]``, at ``at`` until its truth comes; only ``where``, if given."""
-        issued, clipped = self._zones["issued"], np.clip(median, -LARGEST, LARGEST)
+        issued, clipped = self._zones["issued"], cut(median)
         issued[zones, at] = clipped if where is None else np.where(where, clipped, issued[zones, at])
 
     def bind(self, indices: I64, at: I64) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.eight_bits import from_steps, in_steps
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.online.expert_mix import LIMIT
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -69,7 +69,7 @@ class WaitingExamples(ZoneArrays):
     def keep_base(self, zones: I64, step: int, base: F32) -> None:
         """An example begins: what the climatology says of its horizons, ``[Z, H, M]``."""
         self["stamp"][zones, step // self.stride % self.origins] = step
-        self["base"][zones[:, None], self.at(step)] = np.clip(base, -LARGEST, LARGEST)
+        self["base"][zones[:, None], self.at(step)] = cut(base)
 
     def keep(self, zones: I64, step: int, regressors: tuple[F32, F32], deviations: F32, median: F32) -> None:
         """The rest of it: regressors of the origin ``[Z, D]`` and of its horizons ``[Z, H, E]``, how far the experts
@@ -80,7 +80,7 @@ class WaitingExamples(ZoneArrays):
         self["common"][zones, step // self.stride % self.origins] = in_steps(common)
         self["ahead"][zone, at] = in_steps(ahead)
         self["experts"][zone, at] = in_steps(deviations, LIMIT)
-        self["median"][zone, at] = np.clip(median, -LARGEST, LARGEST)
+        self["median"][zone, at] = cut(median)
 
     def kept(self, zones: I64, step: int) -> tuple[I64, I64, I64]:
         """Which forecasts from origin ``step`` have a place still, that no newer origin took: places in ``zones``,
@@ -92,7 +92,7 @@ class WaitingExamples(ZoneArrays):
 
     def amend(self, zones: I64, at: I64, median: F32, last: _Array) -> None:
         """Another mixture ``[N, M]`` and another answer of the last expert ``[N, M]`` for these forecasts."""
-        self["median"][zones, at] = np.clip(median, -LARGEST, LARGEST)
+        self["median"][zones, at] = cut(median)
         self["experts"][zones, at, :, -1] = in_steps(last, LIMIT)
 
     def made_at(self, zones: I64, origins: I64, h: I64) -> tuple[I64, npt.NDArray[np.bool_]]:

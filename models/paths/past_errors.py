@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -95,7 +95,7 @@ class PastErrors:
         s, slot, place = self._zones, day_bin // self.every, step // self._day % DAYS
         s["origin"][indices, slot, place] = step
         s["error"][indices, slot, place] = MISSING
-        s["waiting"][indices, slot] = np.clip(path, -LARGEST, LARGEST)
+        s["waiting"][indices, slot] = cut(path)
 
     def templates(self, indices: I64, step: int, day_bin: int) -> F32:
         """Errors of past days from about this time of day, ``[R, Z, J, M]``, newest first; NaN where unknown.

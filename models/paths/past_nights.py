@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.half_precision import LARGEST
+from models.half_precision import LARGEST, cut
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -146,7 +146,7 @@ class PastNights:
         counts = s["whole"][zones][:, None] & (s["known"][zones] >= KNOWN * rows[:, None])
         seen = np.where(counts, s["run"][zones], np.float32(np.nan))
         place = s["count"][zones, part] % KEPT
-        s["past"][zones, part, place] = np.clip(seen, -LARGEST, LARGEST)
+        s["past"][zones, part, place] = cut(seen)
         s["count"][zones, part] += 1
         low, median, high = np.moveaxis(s["said"][zones, part], -1, 0)
         off = (seen - median) / np.maximum((high - low) / 2, np.float32(1e-3))

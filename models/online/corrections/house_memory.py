@@ -16,7 +16,7 @@ import numpy.typing as npt
 from models.features.inputs import RECENT_MS, targets_of
 from models.features.plan_differences import foreseen_off
 from models.features.plans import PLANNED
-from models.half_precision import LARGEST
+from models.half_precision import cut
 from models.masked import masked_mean
 from models.network.house_features import CONTROLS, TARGETS
 from models.psychrometrics import vpd_kpa
@@ -83,7 +83,7 @@ class HouseMemory:
         """Take the rows of one step, ``values [Z, C]``."""
         s = self._zones
         kept = values[:, self._columns]
-        row = np.where(np.isfinite(kept), np.clip(kept, -LARGEST, LARGEST), np.float32(np.nan))
+        row = np.where(np.isfinite(kept), cut(kept), np.float32(np.nan))
         ring = s["row"].shape[1]
         s["row"][indices, step % ring], s["row_at"][indices, step % ring] = row, step
         if self._planned:
@@ -92,7 +92,7 @@ class HouseMemory:
             return
         at = step // self._stride % self._places
         s["hour"][indices, at] = masked_mean(self._rows(indices, step, self._an_hour), axis=1)
-        s["target"][indices, at] = np.clip(targets_of(values, self._spec), -LARGEST, LARGEST)
+        s["target"][indices, at] = cut(targets_of(values, self._spec))
         s["at"][indices, at] = step
 
     def _see_planned(self, s: ZoneArrays, indices: I64, step: int, values: F32) -> None:
@@ -105,7 +105,7 @@ class HouseMemory:
         if step % self._stride:
             return
         mean = s["passed"][indices] / np.maximum(s["counted"][indices], 1)
-        mean = np.where(s["counted"][indices] > 0, np.clip(mean, -LARGEST, LARGEST), np.float32(np.nan))
+        mean = np.where(s["counted"][indices] > 0, cut(mean), np.float32(np.nan))
         s["mean"][indices, step // self._stride % self._places] = mean
         s["passed"][indices], s["counted"][indices] = 0, 0
 

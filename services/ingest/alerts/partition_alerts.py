@@ -197,15 +197,15 @@ class PartitionAlerts:
         self.renewed = {alert["id"]: alert for alert in self.shown()}
 
     def _turn(self, offset: int, ticked: str, ground: Ground) -> None:
-        there = {
-            site: present(ground.latest[site], heard) for site, heard in self._heard_ms.items() if site in ground.latest
-        }
+        there = {site: step for site, step in ground.latest.items() if site in self._heard_ms}
         for site, step in there.items():
             if step.end_ms > self._facts_ms.get(site, -1):
                 self._facts_ms[site] = step.end_ms
-                self._hear(offset, step, ground)
-        for site, zones in self._turns.due(ticked, there).items():
-            self._look(offset, site, zones, ground)
+                self._hear(offset, present(step, self._heard_ms[site]), ground)
+        if self._turns.tick(ticked):  # not for each tick of each site: there may be a thousand
+            now = {site: present(step, self._heard_ms[site]) for site, step in there.items()}
+            for site, zones in self._turns.due(now).items():
+                self._look(offset, site, zones, ground)
 
     def _held(self) -> dict[Key, Alert]:
         return {key: alert for group in self._groups for key, alert in group.desk.book.held().items()}

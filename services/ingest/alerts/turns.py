@@ -37,18 +37,20 @@ class Turns:
     def __init__(self, spec: ForecastSpec) -> None:
         self._ticks = max(round(ROOM * TICKS_A_STEP * STEP_MS / spec.step_ms), 1)
         self._looked: dict[_Zone, int] = {}  # the half hour
-        self._ticked: list[str] = []
+        self._ticked: dict[str, None] = {}  # in their order
 
-    def due(self, site: str, latest: Mapping[str, SiteStep]) -> dict[str, list[str]]:
-        """The zones that a tick of ``site`` gives a turn, by site, of those of the sites' newest steps; each once a
-        half hour.
-
-        Sites have ticks of their own, at about the same times: zones have a turn when a site ticks for the second time.
+    def tick(self, site: str) -> bool:
+        """Take a tick of a site; whether zones have a turn now. Sites have ticks of their own, at about the same times:
+        that is so when a site ticks for the second time.
         """
-        if self._ticked and site not in self._ticked:
-            self._ticked.append(site)
-            return {}
-        self._ticked = [site]
+        if is_first := bool(self._ticked) and site not in self._ticked:
+            self._ticked[site] = None
+        else:
+            self._ticked = {site: None}
+        return not is_first
+
+    def due(self, latest: Mapping[str, SiteStep]) -> dict[str, list[str]]:
+        """The zones that have a turn, by site, of those of the sites' newest steps; each once a half hour."""
         there = [(step.site, zone) for step in latest.values() for zone in step.zones]
         halves = {site: step.end_ms // STEP_MS for site, step in latest.items()}
         due = [zone for zone in there if self._looked.get(zone, -1) < halves[zone[0]]]
@@ -71,4 +73,4 @@ class Turns:
     def load(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
         self._looked = {(site, zone): half for site, zone, half in state["looked"]}
-        self._ticked = list(state.get("ticked", ()))  # the release before kept the time of a tick instead
+        self._ticked = dict.fromkeys(state.get("ticked", ()))  # the release before kept the time of a tick instead

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.half_precision import LARGEST
+from models.half_precision import cut
 
 __all__ = ["Rings"]
 
@@ -134,7 +134,7 @@ class Rings:
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
 
     def _cut(self, values: F32) -> F32:
-        return np.clip(values, -LARGEST, LARGEST) if self._kind is np.float16 else values
+        return cut(values) if self._kind is np.float16 else values
 
     def _make_room(self, values: F32) -> None:
         """Add a column for each channel of ``values`` [Z, C] that is new."""
