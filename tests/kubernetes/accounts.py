@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.kubernetes.manifests import ACCOUNTS
+__all__ = ["ACCOUNTS", "QUESTIONS", "may", "rights"]
 
-__all__ = ["QUESTIONS", "may", "rights"]
-
+ACCOUNTS = ("gateway", "hothouse", "mlflow", "mosquitto", "ray-head", "ray-worker", "redis")
 QUESTIONS = (
     "get secrets", "list pods", "create pods", "create pods/exec", "delete pods", "get configmaps", "list namespaces",
     "patch deployments", "patch rayclusters.ray.io", "create rayjobs.ray.io", "get nodes", "escalate roles",

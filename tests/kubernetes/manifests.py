@@ -11,11 +11,10 @@ import yaml  # type: ignore[import-untyped]
 from tests.compose.stack import ROOT
 from tests.kubernetes.cluster import run
 
-__all__ = ["ACCOUNTS", "KUBERNETES", "OVERLAYS", "containers", "init_containers", "objects", "pods", "text"]
+__all__ = ["KUBERNETES", "OVERLAYS", "containers", "init_containers", "objects", "pods", "text"]
 
 KUBERNETES = ROOT / "deploy/kubernetes"
 OVERLAYS = ("small", "production", "edge")
-ACCOUNTS = ("gateway", "hothouse", "mlflow", "mosquitto", "ray-head", "ray-worker", "redis")
 
 
 @functools.cache

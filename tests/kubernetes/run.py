@@ -29,7 +29,7 @@ from tests.compose.report import Report, clock, stretches
 from tests.compose.settings import make_secrets
 from tests.compose.stack import ROOT, StackError
 from tests.compose.waiting import until
-from tests.kubernetes.accounts import QUESTIONS, rights
+from tests.kubernetes.accounts import ACCOUNTS, QUESTIONS, rights
 from tests.kubernetes.cluster import (
     APPLY,
     BACKUP,
@@ -46,7 +46,6 @@ from tests.kubernetes.cluster import (
 )  # fmt: skip
 from tests.kubernetes.harm import HARMS, forecasts, harm, upgrade
 from tests.kubernetes.load import Load, Seen
-from tests.kubernetes.manifests import ACCOUNTS
 from tests.patience import budget_s
 
 LOGS = ROOT / "deploy" / "e2e-logs"

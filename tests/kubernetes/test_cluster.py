@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.accounts import QUESTIONS, may
+from tests.kubernetes.accounts import ACCOUNTS, QUESTIONS, may
 from tests.kubernetes.cluster import ClusterError, kubeconfig, run
-from tests.kubernetes.manifests import ACCOUNTS, OVERLAYS, objects, text
+from tests.kubernetes.manifests import OVERLAYS, objects, text
 
 pytestmark = pytest.mark.kubernetes
 NOT_KNOWN_HERE = "monitoring.coreos.com/"

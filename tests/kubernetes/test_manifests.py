@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.manifests import ACCOUNTS, KUBERNETES, OVERLAYS, containers, init_containers, objects, pods
+from tests.kubernetes.accounts import ACCOUNTS
+from tests.kubernetes.manifests import KUBERNETES, OVERLAYS, containers, init_containers, objects, pods
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
