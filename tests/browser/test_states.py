@@ -129,6 +129,18 @@ def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: 
         page.until(f"{VIEW}.includes('Row of 01:00')")
 
 
+def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> None:
+    """A % by itself, and a word that is no view: neither leaves the page empty."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/100%")
+        page.until(f"{VIEW}.includes('There is no such zone')")
+        page.ask("location.hash = '#/constructor'")
+        page.until(f"{VIEW}.includes('Row of 01:00')")
+        assert page.complaints == []
+
+
 def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:
     """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast and no
     "tonight", but its past, and since when nothing came.
