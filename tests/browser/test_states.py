@@ -141,6 +141,18 @@ def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> No
         assert page.complaints == []
 
 
+def test_a_rule_with_a_line_separator_in_its_name_breaks_no_stream(page: Page, tmp_path: Path) -> None:
+    """U+2028 ends a line for JavaScript, and none of an event."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{STATE} === 'live'")
+        house.do(house.live_state.put_alerts([change("odd", rule="cold\u2028night", zone="north-1")]))
+        page.until("document.querySelector('[data-alert=odd]')")
+        assert page.ask(STATE) == "live"
+
+
 def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:
     """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast and no
     "tonight", but its past, and since when nothing came.
