@@ -151,8 +151,8 @@ class Publication:
         return [RetainedMessage(topic, b"") for topic in topics if topic in self.published]
 
     def _news(self, messages: Sequence[RetainedMessage], fresh: Collection[str] = ()) -> list[RetainedMessage]:
-        """Those that say something new, and the states in ``fresh``, which would else be called expired. A state that was
-        taken back is not said again before it is fresh, whatever else there is to say.
+        """Those that say something new, and the states in ``fresh``, which would else be called expired. A state that
+        was taken back is not said again before it is fresh.
         """
         news = []
         for message in messages:

@@ -261,7 +261,8 @@ def test_predict_of_all_zones_needs_not_each(running: FakeHothouse) -> None:
     """A zone without fresh readings is told beside the others; where no zone has a forecast that is an error."""
     old = "the forecast of demo/west is too old to be used: the newest reading is 2.1 h old"
     problem = {"zone": "demo/west", "status": 503, "detail": old}
-    running.answers["GET", "/zones"] = (200, {"zones": [{"site": "demo", "zone": zone} for zone in ("north-1", "west")]})
+    zones = [{"site": "demo", "zone": zone} for zone in ("north-1", "west")]
+    running.answers["GET", "/zones"] = (200, {"zones": zones})
     both = "GET", "/predict?zones=demo%2Fnorth-1%2Cdemo%2Fwest"
     running.answers[both] = (200, {"zones": [FORECAST], "problems": [problem]})
     result = hothouse("predict", "--json")
