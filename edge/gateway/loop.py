@@ -52,7 +52,7 @@ _GATHERINGS = 10
 class _LogFigures(NamedTuple):
     """What the log in a file and the uplink add to the status."""
 
-    bytes_free: int = 0
+    bytes_free: int | None = None
     buffered_records: int = 0
     buffered_bytes: int = 0
     oldest_unsent_s: float = 0.0

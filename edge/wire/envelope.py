@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from edge.log.contract import NewRecord, Origin, RecordKind
 from edge.wire.reading import Refusal
 from edge.wire.samples import SampleColumns, decode_device
-from edge.wire.topic import is_name, parse_topic
+from edge.wire.topic import SITE_ZONE, is_name, parse_topic
 
 __all__ = ["UNKNOWN_SITE", "decode_envelope", "encode_envelope", "is_envelope"]
 
@@ -78,8 +79,11 @@ def _check(site: str, body: _Envelope) -> None:
     """The payload is what its kind says, and of this site."""
     if body.kind == "samples":
         columns = SampleColumns.of(body.payload)
-        for device in columns.devices:
-            decode_device(device)
+        for zone, device, _ in map(decode_device, columns.devices):
+            if not ((zone == SITE_ZONE or is_name(zone)) and is_name(device)):
+                raise ValueError(f"it holds samples of {zone[:64]!r}/{device[:64]!r}, which name no zone and device")
+        if not np.isfinite(columns.values).all():
+            raise ValueError("it holds a value that is no number")
         if columns.site != site:
             raise ValueError(f"it holds samples of {columns.site[:64]!r}, not of {site}")
     elif body.kind == "refused":

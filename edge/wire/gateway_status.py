@@ -57,10 +57,11 @@ class GatewayStatus(TypedDict):
         ),
     ]
     bytes_free: Annotated[
-        int,
+        int | None,
         gauge(
             "hothouse_gateway_free_bytes", "Bytes that the log takes before nothing is acknowledged any more.",
             unit="bytes",
+            field="Bytes that the log takes before nothing is acknowledged any more; null with Kafka: nobody can say.",
         ),
     ]  # fmt: skip
     buffered_records: Annotated[int, gauge("hothouse_gateway_buffered_records", "Records that wait for the uplink.")]

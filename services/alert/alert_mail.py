@@ -174,6 +174,9 @@ class AlertMail:
         except (smtplib.SMTPDataError, smtplib.SMTPSenderRefused) as error:
             answer = error.smtp_error if isinstance(error.smtp_error, bytes) else error.smtp_error.encode()
             answers = dict.fromkeys(to, (error.smtp_code, answer))
+        except UnicodeError as error:  # its words may hold a part of the password
+            words = "user name or password have a character that is not of ASCII, and no login by SMTP can carry it"
+            raise self._failed(words) from error
         except (OSError, smtplib.SMTPException) as error:
             raise self._failed(error) from error
         said = {one: f"{code} {answer.decode(errors='replace')}" for one, (code, answer) in answers.items()}

@@ -58,6 +58,7 @@ class Publication:
         self.published = set(published)
         self._said: dict[str, bytes] = {}
         self._said_s: dict[str, float] = {}
+        self._old = set[str]()  # states that were taken back: they wait for the next row
 
     def take(self, changes: Mapping[str, Any]) -> list[RetainedMessage]:
         """What the live state's changes (``LiveStateChanges``) make necessary to publish, devices before states."""
@@ -150,7 +151,9 @@ class Publication:
         return [RetainedMessage(topic, b"") for topic in topics if topic in self.published]
 
     def _news(self, messages: Sequence[RetainedMessage], fresh: Collection[str] = ()) -> list[RetainedMessage]:
-        """Those that say something new, and the states in ``fresh``, which would else be called expired."""
+        """Those that say something new, and the states in ``fresh``, which would else be called expired. A state that
+        was taken back is not said again before it is fresh.
+        """
         news = []
         for message in messages:
             topic, payload = message
@@ -158,19 +161,22 @@ class Publication:
                 self._said.pop(topic, None)
                 self._said_s.pop(topic, None)
                 self.published.discard(topic)
-            elif self._said.get(topic) == payload and topic not in fresh:
+            elif topic not in fresh and (topic in self._old or self._said.get(topic) == payload):
                 continue
             else:
                 self._said[topic] = payload
                 self.published.add(topic)
                 if topic in fresh:
                     self._said_s[topic] = self._clock_s()
+                    self._old.discard(topic)
             news.append(message)
         return news
 
     def _expired(self) -> list[RetainedMessage]:
         limit_s = self._clock_s() - self._about.expire_after_s
-        return self._news([RetainedMessage(topic, b"") for topic, at_s in self._said_s.items() if at_s < limit_s])
+        old = [topic for topic, at_s in self._said_s.items() if at_s < limit_s]
+        self._old.update(old)
+        return self._news([RetainedMessage(topic, b"") for topic in old])
 
 
 def _message(topic: str, content: Mapping[str, Any]) -> RetainedMessage:

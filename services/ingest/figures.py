@@ -183,6 +183,7 @@ class ShardFigures(PartitionFigures):
     ]
     backlog: Annotated[int, gauge("hothouse_backlog_records", "Records of the log that were not read yet.")]
     behind: Annotated[bool, gauge("hothouse_behind", "1 while more is to be read, or grown again, at once.")]
+    replays: bool  # reads what the log had when it began: what it counts since the log's beginning is less than before
     repaired: str  # what was wrong with snapshots, and what became of it
     samples_per_s: float  # over the last seconds
     series: SeriesStats

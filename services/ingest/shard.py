@@ -126,6 +126,7 @@ class Shard:
         )  # fmt: skip
         self._reader = LogReader(log)
         self._ends: dict[int, int] = {}  # of the log's partitions, as they were last known
+        self._begun_ends: dict[int, int] = {}  # the same when they were first known; empty: not yet
         self._reads_more = False  # the last round read as much as it may: there is probably more
         self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
         self._tuned = TunedInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
@@ -306,16 +307,23 @@ class Shard:
         with suppress(LogError):
             if not self._failures.failing["log"]:
                 self._ends = {number: self._log.end_offset(number) for number in self._partitions}
+                self._begun_ends = self._begun_ends or self._ends
         return sum(max(self._ends.get(n, 0) - partition.offset, 0) for n, partition in self._partitions.items())
 
+    @property
+    def _replays(self) -> bool:
+        """Whether it reads what another shard of these partitions may have counted before it."""
+        return any(p.offset < self._begun_ends.get(n, p.offset + 1) for n, p in self._partitions.items())
+
     def _stats(self) -> ShardFigures:
+        backlog = self._backlog()
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": self._failures.totals,
             "failing": self._failures.failing, "dead_letters": dict(self._checkpoint.dead_letters),
             "forecasts_queued": self._queue.length, "steps_queued": self._history.pending,
-            "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
-            "repaired": self._recovery.repaired,
+            "last_error": self._failures.last_error, "backlog": backlog, "behind": self.is_behind,
+            "replays": self._replays, "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
             "trees": self._trees.version, "tuned": self._tuned.version, "trace_spans_dropped": self._trace.dropped,
         }  # fmt: skip

@@ -22,8 +22,9 @@ API replica that answers have none, nor have those of a gateway that runs alone 
 (`gateway.metrics_port`).
 
 `field` is where `GET /status` has the figure, under `components`. There a field that ends in `_ms` is in milliseconds.
-What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log. All other
-counters begin at 0 with their process. Each reason, kind and channel that we know is there with 0 from the start; what
+What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log; while it reads
+again what was counted before, these counters are not there, so that none goes back. All other counters begin at 0 with
+their process. Each reason, kind and channel that we know is there with 0 from the start; what
 a decoder of your own calls its reasons begins with the first such message.
 
 No label names a zone or a device: 1,000 zones would be thousands of series. What is of one zone is in InfluxDB and on

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, TypedDict, cast
 
-from edge.figure_fields import counter, gauge
+from edge.figure_fields import counter, figures_of, gauge
 from edge.prometheus import Told
-from services.ingest.figures import ShardFigures
+from services.ingest.figures import PartitionFigures, ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
 from services.observe.metrics import metrics_page
 
@@ -95,7 +95,17 @@ def told_by(stats: Mapping[str, Figures], own: ApiFigures) -> Iterator[Told]:
     for name, figures in sorted(stats.items()):
         structure = _structure(name)
         if structure is not None:
-            yield structure, figures, {"component": name}
+            yield structure, _rising(figures), {"component": name}
+
+
+def _rising(figures: Figures) -> Figures:
+    """Without the counts of a shard that reads again what was counted before it was started: a counter that goes back
+    has begun at 0 for Prometheus, and all that it ever counted is an increase.
+    """
+    if not cast(ShardFigures, figures).get("replays"):
+        return figures
+    counts = {path[0] for path, figure in figures_of(PartitionFigures).items() if figure.kind == "counter"}
+    return cast(Figures, {field: value for field, value in figures.items() if field not in counts})
 
 
 def _structure(component: str) -> type | None:

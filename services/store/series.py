@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypedDict
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
@@ -118,6 +118,7 @@ class InfluxWriter:
         self._waiting: set[Stream] = set()  # of these, those that wait for the next look
         self._changed = threading.Condition()
         self._stopping = False
+        self._most = BATCH  # lines that are sent at once
         self._stats = SeriesStats(queued=0, sent=0, refused=0, in_history=0, dropped=0, retries=0, last_error="")
         self._first_backoff_s = first_backoff_s
         self._client: Any = None
@@ -252,34 +253,42 @@ class InfluxWriter:
     def _deliver(self, lines: list[str]) -> bool:
         """Send lines, in batches, each again and again while the server is away; whether they are done with."""
         done = 0
-        for first in range(0, len(lines), BATCH):
-            batch = lines[first : first + BATCH]
+        while done < len(lines):
+            batch = lines[done : done + self._most]
             taken = self._send_batch(batch)
             if taken is None:
                 break
+            if taken == "too long":
+                self._most = len(batch) // 2
+                continue
             done += len(batch)
+            if taken == "refused" and len(batch) == 1:
+                self._most = BATCH  # that line was too long, which says nothing of the others
             with self._changed:
-                self._stats["sent" if taken else "refused"] += len(batch)
+                self._stats[taken] += len(batch)
         with self._changed:
             if done == len(lines):
                 self._stats["queued"] = 0
             self._changed.notify_all()
         return done == len(lines)
 
-    def _send_batch(self, batch: list[str]) -> bool | None:
-        """Whether it was taken or refused; ``None`` when stopping."""
+    def _send_batch(self, batch: list[str]) -> Literal["sent", "refused", "too long"] | None:
+        """What became of it; ``None`` when stopping."""
         backoff = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random)
         while not self._stopping:
             try:
                 self._send(batch)
                 with self._changed:
                     self._stats["last_error"] = ""
-                return True
+                return "sent"
             except Exception as error:  # what a server or a network may answer is not a closed list
+                status = getattr(error, "status", None)
+                if status == 413 and len(batch) > 1:
+                    return "too long"  # a proxy before it may take a megabyte at a time
                 self._failed("InfluxDB does not take points", error)
                 with self._changed:
-                    if getattr(error, "status", None) in (400, 413, 422):
-                        return False  # the batch itself is wrong: sending it again cannot help
+                    if status in (400, 413, 422):
+                        return "refused"  # the batch itself is wrong: sending it again cannot help
                     self._stats["retries"] += 1
                     self._changed.wait_for(lambda: self._stopping, backoff.next_s())
         return None

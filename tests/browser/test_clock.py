@@ -61,6 +61,19 @@ def ask(page: Page, module: str, expression: str) -> Any:
     }})()""")
 
 
+def test_light_is_summed_over_intervals_of_one_length(page: Page, address: str) -> None:
+    """Rows of a minute beside intervals of five are not added as if each were one."""
+    page.open(address)
+    begin_ms = int(datetime(2022, 6, 1, tzinfo=UTC).timestamp() * 1000)
+    ends = [begin_ms + 300_000 * n for n in range(1, 145)]  # until noon
+    mean = {"mean": [500.0] * len(ends), "min": [], "max": []}
+    series = json.dumps({"interval_s": 300, "end_ms": ends, "values": {"out_radiation_w_m2": mean}})
+    for step_s, sum_j in ((60, 2160), (300, 2175)):
+        row = json.dumps({"origin_ms": ends[-1] + 1000 * step_s, "step_s": step_s, "now": {"out_radiation_w_m2": 500}})
+        said = ask(page, "past", f"m.lightSum(m.withRow({series}, {row}), {ends[-1] + 1000 * step_s}, 'UTC')")
+        assert said == pytest.approx(sum_j)
+
+
 @pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])
 def test_moments_and_walls_fit_each_other(page: Page, address: str, zone: str) -> None:
     """Over a year, around each change of the clock and beside it: offset, midnight and the moment of a wall time are

@@ -259,6 +259,17 @@ def test_limits_follow_the_choice_of_degrees(rules: Page, house: Ruled) -> None:
     assert house.changes == {"frost": {"limit": 10}}
 
 
+def test_fields_of_rules_in_any_letters_have_names_of_their_own(page: Page, house: Ruled) -> None:
+    """The label of a field is that of no other one."""
+    own = {name: {"kind": "frost"} for name in ("太冷", "太热")}
+    house.documents.take("demo", SITE_ZONE, ChangeRules({"changes": own}, merge=True), ORIGIN_MS)
+    with opened(house) as address:
+        page.open(f"{address}/#/rules/demo")
+        page.until("document.querySelectorAll('[data-rule=太冷], [data-rule=太热]').length === 2")
+        ids = page.ask("[...document.querySelectorAll('#view [id]')].map((one) => one.id)")
+        assert len(ids) == len(set(ids))
+
+
 def test_rules_on_a_phone_by_the_keyboard(browser: Page, house: Ruled) -> None:
     """Nothing is wider than the screen, axe finds nothing in the dark; a card opens, a field changes and is saved with
     keys alone.

@@ -14,6 +14,7 @@ from edge.wire.alert_orders import AcknowledgeAlert, MuteRule, decode_order
 from edge.wire.topic import parse_topic
 from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
+from services.access_keys import AccessKeys
 from services.ingest.alerts.shown_alert import shown_alert
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.problems import ProblemError
@@ -106,6 +107,50 @@ def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
         assert "Tonight" not in page.ask("document.body.innerText")
         page.call("Page.reload")
         page.until(f"window.loaded === undefined && {ASKED}")
+
+
+def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: Path) -> None:
+    """What is about all sites is refused in its place, with the API's sentence; the page goes on with the key."""
+    named = AccessKeys(tmp_path / "keys")
+    key = named.add("grower", "read", 0, sites=["demo"])
+    house = House(tmp_path, keys=Keys("op-key", named=named, read_needs_key=True))
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{ASKED} && document.activeElement.id === 'key'")
+        page.type(key)
+        page.press("Enter")
+        page.until(f"{VIEW}.includes('Row of 01:00')")
+        for view in ("models", "system"):
+            page.ask(f"location.hash = '#/{view}'")
+            page.until(f"{VIEW}.includes('about all sites, and the key grower is limited to demo')")
+        assert not page.ask(ASKED)
+        page.ask("location.hash = '#/now'")
+        page.until(f"{VIEW}.includes('Row of 01:00')")
+
+
+def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> None:
+    """A % by itself, and a word that is no view: neither leaves the page empty."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/100%")
+        page.until(f"{VIEW}.includes('There is no such zone')")
+        page.ask("location.hash = '#/constructor'")
+        page.until(f"{VIEW}.includes('Row of 01:00')")
+        assert page.complaints == []
+
+
+def test_a_rule_with_a_line_separator_in_its_name_breaks_no_stream(page: Page, tmp_path: Path) -> None:
+    """U+2028 ends a line for JavaScript, and none of an event."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{STATE} === 'live'")
+        house.do(house.live_state.put_alerts([change("odd", rule="cold\u2028night", zone="north-1")]))
+        page.until("document.querySelector('[data-alert=odd]')")
+        assert page.ask(STATE) == "live"
 
 
 def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Shown
 
 from services.cli.base import console, errors, need_cluster, print_json
-from services.errors import ConfigError
+from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
     from models.alerts.alert_book import Alert
     from models.alerts.scoring.alert_scores import RuleScore
     from services.backtest.alert_replay import Scored, Scores
 
-__all__ = ["EXAMPLE", "LimitsFrom", "score", "shown"]
+__all__ = ["EXAMPLE", "LimitsFrom", "score", "shown", "write"]
 
 EXAMPLE = "Example: hothouse alerts score recordings/lettuce --crop lettuce --timezone Europe/Amsterdam"
 
@@ -93,8 +93,6 @@ def score(
             bar.update(task, completed=done, total=total)
 
         found = score_alerts(table, options, kept, plans, told)
-    if out:
-        _write(out, found.fired)
     of_hours = {LimitsFrom.WHOLE: "chosen from all hours", LimitsFrom.FIRST: f"chosen from the first {first} alone"}
     limits = "the rules' own" if own_limits else of_hours[limits_from]
     if as_json:
@@ -102,14 +100,17 @@ def score(
         print_json({
             "limits": limits, "rules": [_numbers(each) for each in (*found.rules, *left_out)], "together": together,
         })  # fmt: skip
-        return
-    title = (
-        f"{name}: {len(table.names)} zones, {len(found.fired)} alerts; limits {limits}, scored after the first {first}"
-    )
-    Console(width=max(console.width, WIDTH)).print(shown(title, found))
-    for each in left_out:
-        console.print(f"{each.rule.name}: {each.why_not}", highlight=False, soft_wrap=True)
-    console.print(WANTED, highlight=False, soft_wrap=True)
+    else:
+        title = (
+            f"{name}: {len(table.names)} zones, {len(found.fired)} alerts; limits {limits}, scored after the first "
+            f"{first}"
+        )
+        Console(width=max(console.width, WIDTH)).print(shown(title, found))
+        for each in left_out:
+            console.print(f"{each.rule.name}: {each.why_not}", highlight=False, soft_wrap=True)
+        console.print(WANTED, highlight=False, soft_wrap=True)
+    if out:  # after what is shown, which a disk that is full must not lose
+        write(out, found.fired)
 
 
 def _rules(path: Path | None, crop: str, stage: str) -> tuple[Any, ...]:
@@ -203,18 +204,22 @@ def _number(value: float) -> float | None:
     return round(value, 4) if math.isfinite(value) else None
 
 
-def _write(path: Path, fired: list[Alert]) -> None:
-    """Every alert, in the order in which they were told; times as in the recording."""
+def write(path: Path, fired: list[Alert]) -> None:
+    """Every alert, in the order in which they were told; times as in the recording. Raises :class:`HothouseError`."""
     import csv
     from datetime import UTC, datetime
 
     def time(ms: int | None) -> str:
         return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["zone", "rule", "told", "event_seen", "over", "from", "to", "chance", "words"])
-        for a in fired:
-            over = time(a.changed_ms) if a.is_over else ""
-            writer.writerow([a.zone, a.rule, time(a.told_ms), time(a.came_ms), over, time(a.from_ms), time(a.to_ms),
-                             f"{a.chance:.2f}", a.why])  # fmt: skip
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["zone", "rule", "told", "event_seen", "over", "from", "to", "chance", "words"])
+            for a in fired:
+                over = time(a.changed_ms) if a.is_over else ""
+                writer.writerow([a.zone, a.rule, time(a.told_ms), time(a.came_ms), over, time(a.from_ms),
+                                 time(a.to_ms), f"{a.chance:.2f}", a.why])  # fmt: skip
+    except OSError as error:
+        raise HothouseError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -39,6 +39,9 @@ WhoseModel = Annotated[
 
 PANEL = "Ask a running system"
 
+ZONES_A_CALL = 50
+"""With the longest names they are as long as an address may be."""
+
 models_app = typer.Typer(help="The registry: list, promote, roll back, submit.", no_args_is_help=True)
 
 
@@ -84,11 +87,15 @@ def predict(
         else:
             console.print(what_if_view(answer))
         return
-    wanted = [(site, zone)] if zone else [(row["site"], row["zone"]) for row in client.get("/zones")["zones"]]
-    answers = []
-    for in_site, name in wanted:
-        query = {"zone": name} | ({"site": in_site} if in_site else {})
-        answers.append(client.get("/predict", **query))
+    if zone:
+        answers = [client.get("/predict", zone=zone, **({"site": site} if site else {}))]
+        problems: list[str] = []
+    else:
+        answers, problems = _of_all(client)
+    for words in problems:
+        errors.print(words, markup=False, highlight=False, soft_wrap=True)
+    if problems and not answers:
+        raise HothouseError("no zone has a forecast that can be shown", "`hothouse status` says what it waits for.")
     if as_json:
         print_json(answers[0] if zone else answers)
     elif not answers:
@@ -96,6 +103,17 @@ def predict(
         console.print(found[-1], markup=False, highlight=False, soft_wrap=True)
     else:
         console.print(forecast_view(answers))
+
+
+def _of_all(client: Client) -> tuple[list[Any], list[str]]:
+    """The forecasts of all zones, and why some have none: one without readings keeps no other back."""
+    named = [f"{row['site']}/{row['zone']}" for row in client.get("/zones")["zones"]]
+    answers, problems = list[Any](), list[str]()
+    for begin in range(0, len(named), ZONES_A_CALL):
+        found = client.get("/predict", zones=",".join(named[begin : begin + ZONES_A_CALL]))
+        answers += found["zones"]
+        problems += [problem["detail"] for problem in found["problems"]]
+    return answers, problems
 
 
 def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:

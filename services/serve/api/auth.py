@@ -35,7 +35,8 @@ class Reach:
         """Raises a 403 problem for a key that is limited to some sites: what was asked is about all of them."""
         if self.sites is not None:
             listed = ", ".join(sorted(self.sites))
-            raise ProblemError(403, f"this is about all sites, and the key {self.whose} is limited to {listed}")
+            words = f"this is about all sites, and the key {self.whose} is limited to {listed}"
+            raise ProblemError(403, words, sites=sorted(self.sites))  # by which a page tells it from a wrong key
 
 
 ALL_SITES = Reach()

@@ -87,6 +87,8 @@ class EventStream:
 
         ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
         """
+        if not self.open:  # nobody looked meanwhile: what is told of it from now on differs from this
+            self._health = health
         self.open += 1
         try:
             spread = random.uniform(0.9, 1)  # noqa: S311 - so that not all come back at once

@@ -32,12 +32,20 @@ async function contentOf(answer) {
   return body;
 }
 
+// Whether it is the key that is refused. One that is limited to sites is taken, and what is about all of them refused: that
+// names the sites.
+async function refusesKey(answer) {
+  if (answer.status !== 401 && answer.status !== 403) return false;
+  const { sites } = await answer.clone().json().catch(() => ({}));
+  return !sites;
+}
+
 // Reads; where that needs another key, waits for the person who has it.
 export async function get(path, options = {}) {
   for (;;) {
     const sent = keyFor("read");
     const answer = await reach(path, { headers: headers("read"), ...options });
-    if (answer.status !== 401 && answer.status !== 403) {
+    if (!(await refusesKey(answer))) {
       if (sent === keyFor("read")) keyHolds();
       return contentOf(answer);
     }

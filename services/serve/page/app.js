@@ -22,10 +22,18 @@ let open = { name: "", key: "", view: null };
 let lastKey = "";
 let kept = ""; // the address of what is open
 
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // somebody typed a % that stands for itself
+  }
+}
+
 function route() {
-  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   if (name === "rules") return { name, key: rest[0] ?? Object.keys(store.sites)[0] ?? "" };
-  if (name in VIEWS) return { name, key: rest.length >= 2 ? `${rest[0]}/${rest.slice(1).join("/")}` : "" };
+  if (Object.hasOwn(VIEWS, name)) return { name, key: rest.length >= 2 ? `${rest[0]}/${rest.slice(1).join("/")}` : "" };
   return name.includes("/") ? { name: "zone", key: name } : { name: "now", key: "" }; // an address of before: #site/zone
 }
 

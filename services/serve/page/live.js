@@ -71,7 +71,7 @@ async function read(answer, take) {
 function one(message, take) {
   const fields = { event: "", data: [], id: "" };
   for (const line of message.split("\n")) {
-    const [, name, value] = /^([a-z]+): ?(.*)$/.exec(line) ?? [];
+    const [, name, value] = /^([a-z]+): ?(.*)$/s.exec(line) ?? [];
     if (name === "data") fields.data.push(value);
     else if (name in fields) fields[name] = value;
   }

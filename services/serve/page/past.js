@@ -28,9 +28,9 @@ export function dewPoint(air, humidity) {
   return (237.3 * x) / (17.27 - x);
 }
 
-// Adds the newest row, which the history has some seconds later, or has already.
-export function withRow(series, end_ms, now) {
-  if (series.interval_s > 900 || (series.end_ms.at(-1) ?? 0) >= end_ms) return series;
+// Adds the newest row, which the history has some seconds later, or has already; where an interval is one row.
+export function withRow(series, { origin_ms: end_ms, step_s, now }) {
+  if (series.interval_s !== step_s || (series.end_ms.at(-1) ?? 0) >= end_ms) return series;
   const row = { ...now, dew_point_c: dewPoint(now.air_temp_c, now.rh_pct) };
   series.end_ms.push(end_ms);
   for (const [metric, parts] of Object.entries(series.values)) for (const part of ["mean", "min", "max"]) parts[part].push(row[metric] ?? null);

@@ -10,9 +10,11 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge.figure_fields import figures_of
-from edge.gateway import GatewayStatus
+from edge.clock import WallClock
+from edge.figure_fields import figures_of, readings
+from edge.gateway import Gateway, GatewayOptions, GatewayStatus
 from edge.gateway.metrics import MetricsServer
+from edge.log.memory import MemoryLog
 from tests.patience import patience_s
 
 STATUS = GatewayStatus(
@@ -60,6 +62,14 @@ def test_every_figure_is_shown(url: str) -> None:
     assert {field for (field,) in figures_of(GatewayStatus)} == set(get_type_hints(GatewayStatus)) - {"pid"}
     assert set(found) == {figure.name for figure in figures_of(GatewayStatus).values()}
     assert (found["hothouse_gateway_samples_total"], found["hothouse_gateway_connected"]) == (25, 1)
+
+
+def test_a_log_that_is_no_file_has_no_free_room() -> None:
+    """With Kafka nobody knows it, and nothing is told: 0 bytes would be a full disk (HothouseGatewayDiskLow)."""
+    gateway = Gateway(GatewayOptions(), MemoryLog(4), WallClock())
+    status = gateway.status()
+    assert status["bytes_free"] is None
+    assert "hothouse_gateway_free_bytes" not in {figure.name for figure, _, _ in readings(GatewayStatus, status)}
 
 
 def test_names_and_units_follow_the_conventions(url: str) -> None:

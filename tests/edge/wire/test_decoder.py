@@ -25,9 +25,9 @@ BOOT = "9f3c62d1a07be845"
 ORIGIN = Origin("0123456789abcdef", 41)
 
 
-def sample(site: str = "demo") -> Sample:
+def sample(site: str = "demo", zone: str = "z1", device: str = "climate", value: float = 71.0) -> Sample:
     """One sample."""
-    return Sample(site, "z1", "climate", BOOT, 1, NOW, {"rh_pct": 71.0})
+    return Sample(site, zone, device, BOOT, 1, NOW, {"rh_pct": value})
 
 
 class Celsius:
@@ -79,6 +79,7 @@ def test_an_envelope_gives_the_record_back(record: NewRecord) -> None:
     "record",
     [
         NewRecord("demo", "samples", NOW, encode_samples([sample()]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(zone="_site")]), "", ORIGIN),
         NewRecord("demo", "tick", NOW, b"", "", ORIGIN),
         NewRecord("demo", "event", NOW, b'{"crop":"lettuce"}', "hothouse/v1/demo/z1/grower/event", ORIGIN),
     ],
@@ -107,6 +108,9 @@ def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
     "record",
     [
         NewRecord("demo", "samples", NOW, encode_samples([sample("other")]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(zone="z1/#")]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(), sample(device="")]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(value=float("inf"))]), "", ORIGIN),
         NewRecord("demo", "samples", NOW, b"\x93", "", ORIGIN),
         NewRecord("demo", "refused", NOW, b"?", "", ORIGIN),
         NewRecord("demo", "tick", NOW, b"x", "", ORIGIN),
@@ -120,7 +124,9 @@ def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
     ],
 )
 def test_what_no_gateway_of_ours_sent_is_refused(record: NewRecord) -> None:
-    """Torn, of another site than its topic says, of no known kind: a dead letter, never a record."""
+    """Torn, of another site than its topic says, of no known kind, of a zone that no topic can name: a dead letter,
+    never a record.
+    """
     (refused,) = RecordBuilder(ReplayedClock(NOW), STEP_MS).take([Message(*encode_envelope(record))])
     assert refused.kind == "refused"
     (refusal,) = msgspec.msgpack.decode(refused.payload, type=list[Refusal])

@@ -45,6 +45,9 @@ class MailBox:
                 to: list[str] = []
                 for line in self.rfile:
                     word = line.split()[0].upper()
+                    if word == b"EHLO":
+                        self.say("250-box\r\n250 AUTH PLAIN")
+                        continue
                     if word == b"RCPT":
                         address = line.decode().partition("<")[2].partition(">")[0]
                         if address in box.puts_off:
@@ -220,6 +223,20 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
     clock.now_s += 60
     deliverer.look()
     assert len(box.mails) == 1
+
+
+def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox) -> None:
+    """The mail waits with growing pauses, as for a server that refuses it, and nothing of the password is told."""
+    clock = Clock()
+    server = MailServer(host="127.0.0.1", port=box.port, security="none", username="grower", password="gewächs")
+    mail = AlertMail(tmp_path, server, "hothouse@example.org", (A,), "warning", 0, clock, clock)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    deliverer.look()
+    assert "password have a character that is not of ASCII" in deliverer.error
+    assert "ä" not in deliverer.error
+    assert "e4" not in deliverer.error
+    assert deliverer.waiting == 1
 
 
 def send(deliverer: Deliverer, clock: Clock, seconds: float = 60) -> None:

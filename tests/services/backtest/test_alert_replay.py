@@ -19,7 +19,7 @@ from services.backtest.alert_replay import LEAST, MOST, Scored, Scores, limits_b
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import Table, read_table
 from services.cli import app
-from services.cli.alerts.alert_score import shown
+from services.cli.alerts.alert_score import shown, write
 from services.errors import HothouseError
 from tests.services.backtest.test_backtest import made_up
 
@@ -131,7 +131,7 @@ def test_a_recording_that_is_all_first_part_is_refused(table: Table) -> None:
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     """JSON with every figure, and a line an alert; it says where limits are from."""
-    folder, out = made_up(tmp_path / "made", zones=("a",), step_min=30), tmp_path / "alerts.csv"
+    folder, out = made_up(tmp_path / "made", zones=("a",), step_min=30), tmp_path / "new" / "alerts.csv"
     rules = tmp_path / "rules.toml"
     rules.write_text("".join(f"[rules.{rule.name}]\noff = true\n" for rule in rules_for() if rule.kind != "heat"))
     said = ["alerts", "score", str(folder), "--first", "3d", "--limits-from", "first", "--rules", str(rules)]
@@ -150,6 +150,13 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         alerts = list(csv.DictReader(file))
     assert alerts
     assert np.all([alert["told"] < (alert["over"] or "9") for alert in alerts])
+
+
+def test_alerts_that_cannot_be_written_are_told(tmp_path: Path, scored: tuple[Scored, list[Alert]]) -> None:
+    """In a sentence that names the file."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HothouseError, match=r"file/alerts\.csv cannot be written"):
+        write(tmp_path / "file" / "alerts.csv", scored[1])
 
 
 def test_a_table_has_a_line_a_rule(scored: tuple[Scored, list[Alert]]) -> None:

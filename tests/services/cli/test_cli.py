@@ -54,7 +54,7 @@ class FakeHothouse:
         self.answers: dict[tuple[str, str], tuple[int, Any]] = {
             ("GET", "/zones"): (200, {"zones": [{"site": "demo", "zone": "north-1"}]}),
             ("GET", "/predict?zone=north-1"): (200, FORECAST),
-            ("GET", "/predict?zone=north-1&site=demo"): (200, FORECAST),
+            ("GET", "/predict?zones=demo%2Fnorth-1"): (200, {"zones": [FORECAST], "problems": []}),
             ("GET", "/predict?zone=west"): (404, {"status": 404, "detail": "no zone west; known is demo/north-1"}),
             ("GET", "/models"): (200, {"models": [MODEL], "serving": ["v3"], "errors": ["MLflow is away"]}),
             ("GET", "/models/zones"): (200, {"zones": [
@@ -255,6 +255,22 @@ def test_predict_without_a_zone_shows_all(running: FakeHothouse) -> None:
     """`predict --json` asks for every zone and prints the API's answers."""
     result = hothouse("predict", "--json")
     assert json.loads(result.output) == [FORECAST]
+
+
+def test_predict_of_all_zones_needs_not_each(running: FakeHothouse) -> None:
+    """A zone without fresh readings is told beside the others; where no zone has a forecast that is an error."""
+    old = "the forecast of demo/west is too old to be used: the newest reading is 2.1 h old"
+    problem = {"zone": "demo/west", "status": 503, "detail": old}
+    zones = [{"site": "demo", "zone": zone} for zone in ("north-1", "west")]
+    running.answers["GET", "/zones"] = (200, {"zones": zones})
+    both = "GET", "/predict?zones=demo%2Fnorth-1%2Cdemo%2Fwest"
+    running.answers[both] = (200, {"zones": [FORECAST], "problems": [problem]})
+    result = hothouse("predict", "--json")
+    assert (result.exit_code, json.loads(result.stdout), result.stderr.strip()) == (0, [FORECAST], old)
+    running.answers[both] = (200, {"zones": [], "problems": [problem]})
+    result = hothouse("predict")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{old}\nerror: no zone has a forecast that can be shown\n")
 
 
 def test_predict_says_what_a_first_forecast_waits_for(running: FakeHothouse) -> None:

@@ -197,6 +197,20 @@ def test_a_state_that_has_grown_old_is_taken_back() -> None:
     assert said(made.take({"version": 2})) == {STATE: None, "hothouse/state/demo/_site": None}
 
 
+def test_what_was_taken_back_waits_for_the_next_row() -> None:
+    """Neither a failure of a part nor an alert brings readings back that have grown old."""
+    clock, site = Clock(), "hothouse/state/demo/_site"
+    made = publication(clock)
+    made.take({"version": 1, "forecasts": [forecast()]})
+    clock.now_s = 901.0
+    made.take({"version": 2})
+    assert made.take({"version": 3, "stats": {"shard-0": {"last_error": "storage"}}}) == []
+    assert said(made.take({"version": 4, "alerts": [alert("firing", 1)]})).keys() == {ALERTS}
+    renewed = made.take({"version": 5, "forecasts": [forecast(origin_ms=ORIGIN_MS + 300_000)]})
+    assert {STATE, site} <= said(renewed).keys()
+    assert said(renewed)[site]["problem"]["value"] == "ON"
+
+
 def test_home_assistant_is_told_everything_again() -> None:
     """After its start it gets all devices and all states."""
     made = publication()

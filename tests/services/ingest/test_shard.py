@@ -90,6 +90,19 @@ def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed
     assert [both[0][name] for name in counted] == [both[1][name] for name in counted]
 
 
+def test_a_shard_says_until_when_it_counts_again(tmp_path: Path) -> None:
+    """It replays until it has read what the log had when it began; what comes then is new."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    assert shard.stats()["replays"]
+    rig.drain(shard)
+    assert not shard.stats()["replays"]
+    rig.log.append(list(day(30))[14:])
+    stats = shard.stats()
+    assert stats["backlog"] > 0
+    assert not stats["replays"]
+
+
 def test_an_older_shard_of_the_same_partition_is_fenced(tmp_path: Path) -> None:
     """Two shards on one partition: the older one stops at its next snapshot."""
     rig = Rig(tmp_path, filled(list(day(10))))

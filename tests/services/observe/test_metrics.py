@@ -32,6 +32,21 @@ def test_figures_of_the_series_store_are_figures_of_their_own() -> None:
     ]
 
 
+def test_no_counter_of_a_shard_goes_back() -> None:
+    """While it reads again what was counted before, its counts since the log's beginning are missing: all of one that
+    falls would be an increase. What its process counts, and what it is now, is there.
+    """
+    found = samples({"shard-0": {
+        "replays": True, "samples": 7, "rejected": {"malformed": 1}, "matured": {"rh_pct": {60: 2}},
+        "watermark_ms": {"demo": 5000}, "forecast_failures": 3,
+    }})  # fmt: skip
+    assert found == [
+        'hothouse_watermark_timestamp_seconds{component="shard-0",site="demo"} 5.0',
+        'hothouse_forecast_failures_total{component="shard-0"} 3.0',
+    ]
+    assert samples({"shard-0": {"replays": False, "samples": 7}}) == ['hothouse_samples_total{component="shard-0"} 7.0']
+
+
 def test_the_gateways_samples_are_not_the_shards() -> None:
     """Who sums a metric over its components counts each sample once."""
     assert samples({"shard-0": {"samples": 7}, "shard-1": {"samples": 5}, "gateway": {"samples": 12, "error": ""}}) == [

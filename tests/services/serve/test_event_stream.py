@@ -91,6 +91,21 @@ def test_each_change_is_told_to_each_stream_once() -> None:
     asyncio.run(run())
 
 
+def test_what_was_known_before_the_first_stream_came_hides_no_change() -> None:
+    """A system that was ready for the last page, and is not when the next one comes, is told to be ready again."""
+
+    async def run() -> None:
+        stream = started()  # ready, when somebody last looked
+        waits = Readiness(**{**HEALTH, "ready": False, "reasons": ["silent"]})
+        said = stream.stream(None, waits)
+        assert b'"ready":false' in await anext(said)
+        stream.take({"version": 11}, HEALTH)
+        assert b"event: health" in await anext(said)
+        await said.aclose()
+
+    asyncio.run(run())
+
+
 def test_each_alert_is_told_by_itself() -> None:
     """An alert that is new, changed or renewed is an event of its own, as ``/alerts`` has it."""
 

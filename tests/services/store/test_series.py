@@ -116,6 +116,30 @@ def test_a_refused_batch_does_not_hold_up_the_next() -> None:
     assert (series.stats()["refused"], series.stats()["sent"]) == (1, 1)
 
 
+def test_what_is_too_long_at_once_is_sent_in_parts() -> None:
+    """A proxy before InfluxDB that takes three lines at a time costs no point; one line that is too long is left."""
+
+    class TooLongError(Exception):
+        status = 413
+
+    batches: list[list[str]] = []
+
+    def send(batch: list[str]) -> None:
+        if len(batch) > 3 or str(T0 + 4) in batch[0]:
+            raise TooLongError("Request Entity Too Large")
+        batches.append(batch)
+
+    series = writer(send)
+    series.rows([site_step(T0 + n) for n in range(10)])
+    until(lambda: series.stats()["queued"] == 0)
+    stats = series.stats()
+    series.close(patience_s(30))
+    assert (stats["sent"], stats["refused"], stats["dropped"]) == (9, 1, 0)
+    assert max(map(len, batches)) <= 3
+    sent = [int(line.split()[-1]) for batch in batches for line in batch]
+    assert sent == [T0 + n for n in range(10) if n != 4]
+
+
 def test_an_error_is_shown_until_points_are_taken_again() -> None:
     """The server was away: ``last_error`` says so, and is empty after the next success."""
     away = threading.Event()

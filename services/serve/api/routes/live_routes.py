@@ -53,7 +53,7 @@ def live_routes(state: ApiState) -> APIRouter:
     async def events(
         request: Request, last_event_id: Seen = None, authorization: Authorization = None
     ) -> StreamingResponse:
-        """Server-sent events: `hello` at first, then `forecasts`, `models`, `alerts` and `health` as they change.
+        """Server-sent events: `hello` at first, then `forecasts`, `models`, `alert` and `health` as they change.
 
         A stream ends after most of a minute. Ask again with the id of the last event as `Last-Event-ID`; nothing is
         missed then, unless `hello` says `anew`.

@@ -30,6 +30,8 @@ const tidy = (value, places) => Number(value.toFixed(places));
 const optionsOf = (rule) => [
   ...(rule.sign ? OF_COURSE : rule.kind === "plan_not_followed" ? ["limit"] : []), "for_min", "keep_min", ...Object.keys(ONLY).filter((option) => ONLY[option].includes(rule.kind)),
 ];
+// A field's id; rules with names in letters that no id may hold have different ones.
+const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one.codePointAt(0).toString(16)}-`)}-${option}`;
 const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
 
 export function rulesView(box, wanted) {
@@ -137,7 +139,7 @@ export function rulesView(box, wanted) {
   }
 
   function field(rule, option, input, label) {
-    const id = `${rule.name} ${option}`.replace(/[^\w-]/g, "-");
+    const id = idOf(rule, option);
     const error = errors[`${rule.name} ${option}`];
     input.id = id;
     input.dataset.key = `${rule.name} ${option}`;
@@ -165,7 +167,7 @@ export function rulesView(box, wanted) {
       const [from, to] = inputs.map((one) => one.value);
       type(rule, "hours", from || to ? [from, to === "00:00" ? "24:00" : to] : null, rule.hours);
     } }));
-    inputs[1].id = `${rule.name}-hours-to`.replace(/[^\w-]/g, "-");
+    inputs[1].id = idOf(rule, "hours-to");
     return h("div", { class: "row left" }, field(rule, "hours", inputs[0], t("rule.hours.from")), h("label", { class: "field", for: inputs[1].id }, t("rule.hours.to"), inputs[1]));
   }
 

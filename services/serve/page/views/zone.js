@@ -65,12 +65,12 @@ export function zoneView(box, key) {
     const wanted = WANTED.filter((metric) => metric === "dew_point_c" || forecast.now[metric] !== null && forecast.now[metric] !== undefined);
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
-    const isFresh = recent && withRow(recent, forecast.origin_ms, forecast.now).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
+    const isFresh = recent && withRow(recent, forecast).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
     if (!isFresh) {
       try {
         recent = await seriesOf(key, wanted, forecast.origin_ms - 3 * DAY_MS, forecast.origin_ms);
         recent.loaded = forecast.origin_ms;
-        withRow(recent, forecast.origin_ms, forecast.now);
+        withRow(recent, forecast);
       } catch (error) {
         recent = { interval_s: 300, end_ms: [], values: {}, loaded: 0, problem: error.message };
       }
