@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import collections
 import http.client
 import itertools
 import json
@@ -17,6 +18,7 @@ __all__ = ["Answer", "Load", "Seen"]
 
 PER_S = 20
 TIMEOUT_S = 1.0
+LATE = "answered late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Seen:
     asked: int
     failed: int
     longest_gap_s: float
-    first_problem: str
+    problems: str  # what failed, and how often
     failed_s: tuple[float, float] = (0.0, 0.0)  # when the first and the last failed, from the beginning
 
     @classmethod
@@ -46,7 +48,7 @@ class Seen:
 
         >>> good = [Answer(t / 2, 0.1, 200, "v1") for t in (0, 1, 4)]
         >>> Seen.of([*good, Answer(1.0, 1.0, 0, "", "timed out")], 0.0, 3.0)
-        Seen(asked=4, failed=1, longest_gap_s=1.5, first_problem='timed out', failed_s=(1.0, 1.0))
+        Seen(asked=4, failed=1, longest_gap_s=1.5, problems='1 timed out', failed_s=(1.0, 1.0))
         """
         asked = [each for each in answers if since_s <= each.at_s < until_s]
         failed = [each for each in asked if each.status != 200]
@@ -55,7 +57,11 @@ class Seen:
         if not failed:
             return cls(len(asked), 0, gap_s, "")
         at_s = [each.at_s - since_s for each in failed]
-        return cls(len(asked), len(failed), gap_s, failed[0].problem, (min(at_s), max(at_s)))
+        times = collections.Counter(each.problem for each in failed)
+        problems = [f"{count} {problem}" for problem, count in times.most_common()]
+        if late_s := [each.took_s for each in failed if each.problem == LATE]:
+            problems.append(f"these after {min(late_s):.2f} to {max(late_s):.2f} s")
+        return cls(len(asked), len(failed), gap_s, ", ".join(problems), (min(at_s), max(at_s)))
 
     @property
     def words(self) -> str:
@@ -64,7 +70,7 @@ class Seen:
         >>> Seen(100, 2, 1.5, "timed out", (1.0, 4.25)).words
         '100 asked, 2 failed 1.0 to 4.2 s after the beginning: timed out'
         """
-        when = f" {self.failed_s[0]:.1f} to {self.failed_s[1]:.1f} s after the beginning: {self.first_problem}"
+        when = f" {self.failed_s[0]:.1f} to {self.failed_s[1]:.1f} s after the beginning: {self.problems}"
         return f"{self.asked:,} asked, {self.failed} failed{when if self.failed else ''}"
 
 
@@ -116,5 +122,5 @@ class Load:
             connection.close()
         took_s = time.monotonic() - began_s
         if status == 200 and took_s > TIMEOUT_S:  # the socket's time-out is that of each wait, not of all
-            status, problem = 0, f"answered after {took_s:.2f} s"
+            status, problem = 0, LATE
         self.answers.append(Answer(began_s, took_s, status, version, problem))
