@@ -19,8 +19,8 @@ __all__ = ["QUANTILES", "ForecastSpec", "Place"]
 QUANTILES = (0.1, 0.5, 0.9)
 
 _WINTER_OF = {"Europe/Dublin": "Europe/London", "Eire": "Europe/London"}
-"""By Ireland's law its summer time is the standard, and so says the database of time zones. Britain's clock is the same,
-and the other way round; ``edge.recordings.local_time``, which is not imported here, does the same.
+"""Ireland's law calls summer time the standard, and so does the database of time zones. Britain shows the same times,
+and calls winter's the standard. ``edge.recordings.local_time``, which is not imported here, does the same.
 """
 
 _LIMITS = {"rh_pct": (0.0, 100.0), "vpd_kpa": (0.0, math.inf), "co2_ppm": (0.0, math.inf)}

@@ -47,7 +47,7 @@ Host = Annotated[str, AfterValidator(_host)]
 """A name or an address of a machine, or empty."""
 
 ListenHost = Annotated[str, AfterValidator(_listen_host)]
-"""Where this machine listens. Empty would be each of its addresses, which nobody should ask for by leaving a value out."""
+"""Where this machine listens. Empty would be each of its addresses, which nobody asks for by leaving a value out."""
 
 Server = Annotated[str, AfterValidator(_server)]
 """``host:port``."""

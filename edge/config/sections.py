@@ -53,7 +53,9 @@ class MqttSettings(Section):
     version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
     client_id: str = Field("hothouse-gateway", min_length=1, description="Names the gateway's persistent session.")
     share: str = Field(
-        "", pattern=r"^[^/+#\s]*$", description="Gateways with the same name split the messages among them; each needs its own client id."
+        "",
+        pattern=r"^[^/+#\s]*$",
+        description="Gateways with the same name split the messages among them; each needs its own client id.",
     )
     topics: str = Field(
         "hothouse/#",
@@ -93,7 +95,9 @@ class KafkaSettings(Section):
         description="Topic of the log; facts about it are in TOPIC.meta.",
     )
     direct_topic: str = Field("", description="Topic that sites write samples to themselves; empty: none.")
-    group: str = Field("hothouse", min_length=1, description="Consumer group whose offsets show how far the shards are.")
+    group: str = Field(
+        "hothouse", min_length=1, description="Consumer group whose offsets show how far the shards are."
+    )
     username: str = Field("", description="User name (SASL), if the servers want one.")
     password_file: Path | None = Field(None, description="File that holds the password.")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(

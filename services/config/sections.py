@@ -212,7 +212,9 @@ class LearnSettings(Section):
     @classmethod
     def _an_address(cls, value: str) -> str:
         if value and not re.fullmatch(r"[a-z0-9+]+:/\S+", value):
-            raise ValueError("must be an address such as http://mlflow:5000, or empty")  # MLflow makes a folder of others
+            raise ValueError(
+                "must be an address such as http://mlflow:5000, or empty"
+            )  # MLflow makes a folder of others
         return value
 
     @model_validator(mode="after")
@@ -235,7 +237,9 @@ class InfluxSettings(Section):
 
     url: HttpUrl = Field("", description="InfluxDB address; empty: rows and forecasts are not sent.")
     org: str = Field("-", description="Organisation (2.x); anything on 1.8.")
-    bucket: str = Field("hothouse/autogen", min_length=1, description="Bucket (2.x), or database/retention policy (1.8).")
+    bucket: str = Field(
+        "hothouse/autogen", min_length=1, description="Bucket (2.x), or database/retention policy (1.8)."
+    )
     token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
     token_file: Path | None = Field(None, description="File that holds the token.")
     queue_points: int = Field(

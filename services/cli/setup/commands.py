@@ -89,7 +89,9 @@ def config(
         meaning = f"{view.description} ({view.allowed.replace('`', '')})" if view.allowed else view.description
         table.add_row(*map(escape, (view.name, view.value, view.source, default, meaning)), style=changed)
     console.print(table)
-    console.print("[dim]A variable wins over the file: HOTHOUSE_STREAM__STEP_S=60 sets stream.step_s. An option wins over both.[/]")
+    console.print(
+        "[dim]A variable wins over the file: HOTHOUSE_STREAM__STEP_S=60 sets stream.step_s. An option wins over it.[/]"
+    )
 
 
 def init(

@@ -75,7 +75,7 @@ def test_a_demo_touches_no_real_system(tmp_path: Path, monkeypatch: pytest.Monke
         assert getattr(settings, name) == Settings.model_fields[name].default, name
     assert (settings.ray.address, settings.learn.mlflow_uri) == ("", "")
     assert settings.forecast.horizons_min == (5, 60)
-    assert settings.api == ApiSettings(host="0.0.0.0", port=0)  # noqa: S104 - as said, not bound
+    assert settings.api == ApiSettings(host="0.0.0.0", port=0)
 
 
 def test_a_demo_reads_the_file_that_is_named(tmp_path: Path) -> None:

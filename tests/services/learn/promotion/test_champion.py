@@ -113,8 +113,8 @@ def test_a_promotion_that_mlflow_cuts_short_is_completed(
 def test_a_rollback_that_is_cut_short_is_completed(
     make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    """MLflow goes away between the two aliases, or the retrainer is killed there: what served is ``previous`` later, and
-    who went back is not sent forward again.
+    """MLflow goes away between the two aliases, or the retrainer is killed there: what served is ``previous``
+    later, and who went back is not sent forward again.
     """
     retrainer = make()
     cluster.results = [True, True]
