@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from edge.config import Section
-from edge.config.addresses import Host, HttpUrl, ListenHost
+from edge.config import Host, HttpUrl, ListenHost, Section
 from edge.wire.plan import METRICS_OF
 from edge.wire.topic import is_name
 from edge.wire.vocabulary import VOCABULARY
