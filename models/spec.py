@@ -18,6 +18,11 @@ __all__ = ["QUANTILES", "ForecastSpec", "Place"]
 
 QUANTILES = (0.1, 0.5, 0.9)
 
+_WINTER_OF = {"Europe/Dublin": "Europe/London", "Eire": "Europe/London"}
+"""Ireland's law calls summer time the standard, and so does the database of time zones. Britain shows the same times,
+and calls winter's the standard. ``edge.recordings.local_time``, which is not imported here, does the same.
+"""
+
 _LIMITS = {"rh_pct": (0.0, 100.0), "vpd_kpa": (0.0, math.inf), "co2_ppm": (0.0, math.inf)}
 
 
@@ -80,7 +85,8 @@ class Place:
 
 @lru_cache(maxsize=100_000)
 def _offset_ms(timezone: str, clock: str, quarter: int) -> int:
-    at = datetime.fromtimestamp(quarter * 900, UTC).astimezone(zoneinfo.ZoneInfo(timezone))
+    zone = zoneinfo.ZoneInfo(_WINTER_OF.get(timezone, timezone) if clock == "standard" else timezone)
+    at = datetime.fromtimestamp(quarter * 900, UTC).astimezone(zone)
     offset = at.utcoffset() or timedelta(0)
     if clock == "standard":
         offset -= at.dst() or timedelta(0)

@@ -7,6 +7,7 @@ it: an operator's command, the API, or the system.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,26 @@ from edge.mqtt.publish import PublishError, publish_once
 from services.config import Settings
 from services.errors import ConfigError, HothouseError
 
-__all__ = ["broker_address", "publish"]
+__all__ = ["address_of", "broker_address", "publish"]
+
+
+def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
+    """Where settings ``mqtt.*`` lead, or what a running system wrote down of them; the password is read now.
+
+    Raises :class:`ConfigError` where it cannot be.
+    """
+    secret, tls = mqtt.get("password_file"), mqtt.get("tls_ca_file")
+    try:
+        password = Path(secret).read_text().strip() if secret else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the password of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",
+            "Check mqtt.password_file, and who may read it.",
+        ) from error
+    return MqttAddress(
+        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
+        tls_ca=Path(tls) if tls else None, v5=mqtt.get("version", "5") == "5",
+    )  # fmt: skip
 
 
 def broker_address(settings: Settings) -> MqttAddress:
@@ -29,18 +49,7 @@ def broker_address(settings: Settings) -> MqttAddress:
             "no broker is configured, and nothing runs on this data folder",
             "Set mqtt.host, or start Hothouse with `hothouse up`.",
         ) from error
-    secret, tls = mqtt.get("password_file"), mqtt.get("tls_ca_file")
-    try:
-        password = Path(secret).read_text().strip() if secret else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the password of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",
-            "Check mqtt.password_file, and who may read it.",
-        ) from error
-    return MqttAddress(
-        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
-        tls_ca=Path(tls) if tls else None,
-    )  # fmt: skip
+    return address_of(mqtt)
 
 
 def publish(settings: Settings, name: str, topic: str, payload: bytes) -> None:

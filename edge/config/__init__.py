@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edge.config.addresses import Host, HttpUrl, ListenHost
 from edge.config.log_location import kafka_options, log_address, read_secret
 from edge.config.sections import (
     GatewaySettings,
@@ -24,7 +25,7 @@ from edge.config.settings import (
 )
 
 __all__ = [
-    "EdgeSettings", "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section",
-    "SettingsError", "StreamSettings", "UplinkSettings", "child_environment", "environment", "gateway_settings",
-    "kafka_options", "log_address", "read_secret", "read_settings", "stray_variables",
+    "EdgeSettings", "GatewaySettings", "Host", "HttpUrl", "KafkaSettings", "ListenHost", "LogSettings", "LogsSettings",
+    "MqttSettings", "Section", "SettingsError", "StreamSettings", "UplinkSettings", "child_environment", "environment",
+    "gateway_settings", "kafka_options", "log_address", "read_secret", "read_settings", "stray_variables",
 ]  # fmt: skip

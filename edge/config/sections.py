@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from edge.config.addresses import Host, ListenHost, Server
 
 __all__ = [
     "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
@@ -16,7 +18,7 @@ __all__ = [
 class Section(BaseModel):
     """A table of the configuration file. It is frozen, and refuses names that are no settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -25,15 +27,23 @@ class Section(BaseModel):
         of = cls.model_fields.get(about.field_name or "")
         return None if value == "" and of is not None and of.annotation == Path | None else value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, about: ValidationInfo) -> Any:
+        of = cls.model_fields.get(about.field_name or "")
+        if isinstance(value, bool) and of is not None and of.annotation in (int, float):
+            raise ValueError("must be a number")
+        return value
+
 
 class MqttSettings(Section):
     """Where samples come from."""
 
-    host: str = Field(
+    host: Host = Field(
         "", description="Broker to connect to; empty: `hothouse up` starts a local one, a gateway alone asks loopback."
     )
     port: int = Field(1883, ge=1, le=65535, description="Port of that broker.")
-    listen: str = Field(
+    listen: Host = Field(
         "", description="Address on which the broker that `hothouse up` starts takes devices, at `mqtt.port`, such as "
         "0.0.0.0; empty: loopback, on a free port.",
     )  # fmt: skip
@@ -41,9 +51,11 @@ class MqttSettings(Section):
     password_file: Path | None = Field(None, description="File that holds the password.")
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
-    client_id: str = Field("hothouse-gateway", description="Names the gateway's persistent session.")
+    client_id: str = Field("hothouse-gateway", min_length=1, description="Names the gateway's persistent session.")
     share: str = Field(
-        "", description="Gateways with the same name split the messages among them; each needs its own client id."
+        "",
+        pattern=r"^[^/+#\s]*$",
+        description="Gateways with the same name split the messages among them; each needs its own client id.",
     )
     topics: str = Field(
         "hothouse/#",
@@ -76,14 +88,16 @@ class LogSettings(Section):
 class KafkaSettings(Section):
     """Kafka, if log.kind is kafka."""
 
-    servers: tuple[str, ...] = Field((), description="Bootstrap servers, each host:port.")
+    servers: tuple[Server, ...] = Field((), description="Bootstrap servers, each host:port.")
     topic: str = Field(
         "hothouse",
         pattern=r"^[A-Za-z0-9._-]{1,200}$",
         description="Topic of the log; facts about it are in TOPIC.meta.",
     )
     direct_topic: str = Field("", description="Topic that sites write samples to themselves; empty: none.")
-    group: str = Field("hothouse", description="Consumer group whose offsets show how far the shards are.")
+    group: str = Field(
+        "hothouse", min_length=1, description="Consumer group whose offsets show how far the shards are."
+    )
     username: str = Field("", description="User name (SASL), if the servers want one.")
     password_file: Path | None = Field(None, description="File that holds the password.")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
@@ -92,6 +106,12 @@ class KafkaSettings(Section):
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     replication: int = Field(-1, ge=-1, le=9, description="Copies of a new topic; -1: the servers' default.")
     retention_h: int = Field(720, ge=0, description="Hours that a new topic keeps records; 0: no limit.")
+
+    @model_validator(mode="after")
+    def _two_topics(self) -> KafkaSettings:
+        if self.direct_topic == self.topic:
+            raise ValueError("direct_topic must be another topic than topic, which is the log itself")
+        return self
 
 
 class UplinkSettings(Section):
@@ -124,7 +144,7 @@ class GatewaySettings(Section):
     metrics_port: int = Field(
         0, ge=0, le=65535, description="Port that answers GET /metrics for Prometheus; 0: none does."
     )
-    metrics_host: str = Field("127.0.0.1", description="Address of that port.")
+    metrics_host: ListenHost = Field("127.0.0.1", description="Address of that port.")
 
 
 class LogsSettings(Section):

@@ -16,6 +16,11 @@ I64 = npt.NDArray[np.int64]
 _QUARTER_MS = 900_000
 """Offsets of time zones change on quarters of an hour only."""
 
+_WINTER_OF = {"Europe/Dublin": "Europe/London", "Eire": "Europe/London"}
+"""As in ``models.spec``, which is not imported here: of Ireland the database of time zones takes summer time for the
+standard.
+"""
+
 _REPEATED_MS = 3_600_000
 """The clock is put back by an hour."""
 
@@ -51,6 +56,8 @@ def to_utc_ms(local_ms: I64, zone: zoneinfo.ZoneInfo, clock: Literal["civil", "s
 
 
 def _offsets_ms(quarter: int, zone: zoneinfo.ZoneInfo, clock: str) -> tuple[int, int]:
+    if clock == "standard" and zone.key in _WINTER_OF:
+        zone = zoneinfo.ZoneInfo(_WINTER_OF[zone.key])
     local = datetime.fromtimestamp(quarter * _QUARTER_MS / 1000, UTC).replace(tzinfo=zone)
     if clock == "standard":
         at = local.replace(fold=0)

@@ -11,7 +11,8 @@ from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_all, publish_once
 from services.config import Settings
-from services.errors import HothouseError
+from services.errors import ConfigError, HothouseError
+from services.message_broker import address_of
 
 __all__ = ["BrokerInUse"]
 
@@ -49,12 +50,8 @@ class BrokerInUse:
         )  # fmt: skip
 
     def address(self) -> MqttAddress:
-        """For a client; raises ``OSError`` where the password cannot be read."""
-        password = self.password_file.read_text().strip() if self.password_file else ""
-        return MqttAddress(
-            host=self.host, port=self.port, username=self.username, password=password, tls_ca=self.tls_ca_file,
-            v5=self.v5,
-        )  # fmt: skip
+        """For a client; raises :class:`ConfigError` where the password cannot be read."""
+        return address_of(self.settings())
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Publish one message of the system; raises :class:`PublishError`."""
@@ -91,5 +88,5 @@ class BrokerInUse:
             raise PublishError("no broker is configured: set mqtt.host")
         try:
             return self.address()
-        except OSError as error:
-            raise PublishError(f"mqtt.password_file cannot be read: {error}") from error
+        except ConfigError as error:
+            raise PublishError(error.message) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import zoneinfo
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from edge.config import Section
+from edge.config import Host, HttpUrl, ListenHost, Section
 from edge.wire.plan import METRICS_OF
 from edge.wire.topic import is_name
 from edge.wire.vocabulary import VOCABULARY
@@ -59,6 +60,25 @@ def _network(value: str) -> str:
         raise ValueError("it is no address, and no network such as 10.0.7.0/24") from error
 
 
+def _name(value: str) -> str:
+    if not is_name(value):
+        raise ValueError("must be a name as in a topic: letters, digits, '_', '.', '-', at most 64")
+    return value
+
+
+def _zone_or_all(value: str) -> str:
+    return value if value == "*" else _name(value)
+
+
+def _mail_address(value: str) -> str:
+    if not re.fullmatch(r"[^\s@,;<>]+@[^\s@,;<>]+", value):
+        raise ValueError("must be an address such as grower@example.org")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+ZoneOrAll = Annotated[str, AfterValidator(_zone_or_all)]
+MailAddress = Annotated[str, AfterValidator(_mail_address)]
 ProxyAddress = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 CronExpression = Annotated[str, AfterValidator(_cron_expression)]
@@ -84,6 +104,9 @@ class ForecastSettings(Section):
         unknown = [name for name in value if name not in VOCABULARY and name != "vpd_kpa"]
         if unknown or not value or len(set(value)) < len(value):
             raise ValueError("must be metrics of the vocabulary or vpd_kpa, each once, such as air_temp_c")
+        angles = [name for name in value if name != "vpd_kpa" and VOCABULARY[name].kind == "angle"]
+        if angles:
+            raise ValueError(f"{angles[0]} cannot be forecast: a direction is neither more nor less than another")
         return value
 
     @field_validator("horizons_min")
@@ -184,6 +207,21 @@ class LearnSettings(Section):
     )  # fmt: skip
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
 
+    @field_validator("mlflow_uri")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[a-z0-9+]+:/\S+", value):
+            raise ValueError(
+                "must be an address such as http://mlflow:5000, or empty"
+            )  # MLflow makes a folder of others
+        return value
+
+    @model_validator(mode="after")
+    def _fewer_workers(self) -> LearnSettings:
+        if 0 <= self.workers < self.min_workers:
+            raise ValueError(f"min_workers is {self.min_workers}: it must not exceed workers, {self.workers}")
+        return self
+
     @field_validator("kind")
     @classmethod
     def _takes_windows(cls, value: str) -> str:
@@ -196,9 +234,11 @@ class LearnSettings(Section):
 class InfluxSettings(Section):
     """Series in InfluxDB; off while url is empty."""
 
-    url: str = Field("", description="InfluxDB address; empty: rows and forecasts are not sent.")
+    url: HttpUrl = Field("", description="InfluxDB address; empty: rows and forecasts are not sent.")
     org: str = Field("-", description="Organisation (2.x); anything on 1.8.")
-    bucket: str = Field("hothouse/autogen", description="Bucket (2.x), or database/retention policy (1.8).")
+    bucket: str = Field(
+        "hothouse/autogen", min_length=1, description="Bucket (2.x), or database/retention policy (1.8)."
+    )
     token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
     token_file: Path | None = Field(None, description="File that holds the token.")
     queue_points: int = Field(
@@ -227,7 +267,7 @@ class HomeAssistantSettings(Section):
 class ApiSettings(Section):
     """HTTP."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
+    host: ListenHost = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
     route: str = Field(
         "/", pattern=r"^/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?$",
@@ -326,13 +366,13 @@ class AlertSettings(Section):
     webhook_severity: Literal["info", "warning", "critical"] = Field(
         "info", description="The least severity that is posted."
     )
-    email_to: tuple[str, ...] = Field((), description="Addresses that alerts are mailed to; none: no mail.")
+    email_to: tuple[MailAddress, ...] = Field((), description="Addresses that alerts are mailed to; none: no mail.")
     email_from: str = Field("hothouse@localhost", min_length=3, description="Sender of these mails.")
     email_severity: Literal["info", "warning", "critical"] = Field(
         "warning", description="The least severity that is mailed."
     )
     email_gather_s: float = Field(60, ge=0, le=3600, description="Seconds in which alerts gather for one mail.")
-    smtp_host: str = Field("localhost", min_length=1, description="Server that takes the mails.")
+    smtp_host: Host = Field("localhost", min_length=1, description="Server that takes the mails.")
     smtp_port: int = Field(587, ge=1, le=65535, description="Port of that server.")
     smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How the way to it is encrypted.")
     smtp_username: str = Field("", description="User name, if it wants one.")
@@ -356,7 +396,7 @@ class TracesSettings(Section):
 class ClientSettings(Section):
     """Which running system commands ask (`hothouse status`, `predict` ...), instead of the one on the data folder."""
 
-    url: str = Field("", description="Its address, http://HOST:PORT; empty: the system on the data folder.")
+    url: HttpUrl = Field("", description="Its address, http://HOST:PORT; empty: the system on the data folder.")
     key_file: Path | None = Field(
         None,
         description="File with the key that is sent to it; none: the operator's, to the system on the data folder.",
@@ -424,27 +464,20 @@ class RaySettings(Section):
 class SiteSettings(Section):
     """One site; a site that is not listed gets UTC and no sun position."""
 
-    name: str = Field(description="As in the topic.")
+    name: Name = Field(description="As in the topic.")
     label: str = Field("", max_length=64, description="What people call it, as on the page.")
-    zone_labels: dict[str, str] = Field(
+    zone_labels: dict[Name, str] = Field(
         default_factory=dict, description='zone = what people call it, such as `north-1 = "Tomatoes, north"`.'
     )
     timezone: TimeZone = Field("UTC", description="IANA time zone.")
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
     clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
-    repeat_setpoints: tuple[str, ...] = Field(
+    repeat_setpoints: tuple[ZoneOrAll, ...] = Field(
         (), description="Zones for which yesterday's setpoints are today's plan, where nobody plans them; `*`: all."
     )
     rules_file: Path | None = Field(None, description="Its rules of alerts, instead of `alerts.rules_file`.")
-    primary: dict[str, str] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
-
-    @field_validator("name")
-    @classmethod
-    def _topic_name(cls, value: str) -> str:
-        if not is_name(value):
-            raise ValueError("must be a name as in a topic: letters, digits, '_', '.', '-', at most 64")
-        return value
+    primary: dict[str, Name] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
 
     @field_validator("primary")
     @classmethod
@@ -453,3 +486,9 @@ class SiteSettings(Section):
         if unknown:
             raise ValueError(f"names {', '.join(unknown)}, which is not in the vocabulary")
         return value
+
+    @model_validator(mode="after")
+    def _whole_place(self) -> SiteSettings:
+        if (self.latitude is None) != (self.longitude is None):
+            raise ValueError(f"{self.name}: latitude and longitude belong together: set both, or none")
+        return self

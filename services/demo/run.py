@@ -309,7 +309,8 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         data_dir=data_dir,
         **{name: getattr(defaults, name).model_dump() for name in OWN_SECTIONS},
         ray={"address": ""},
-        api={"port": options.port},
+        # Where it listens may be said; keys, certificates and a balancer are those of the real system.
+        api={**defaults.api.model_dump(exclude={"host"}), "port": options.port},
         # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
         forecast={"stale_after_s": max(1800, round(options.speed * STALE_AFTER_WALL_S))},
         learn={

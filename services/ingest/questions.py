@@ -84,6 +84,7 @@ class Questions:
         self._repeats = repeats
         self._partitions, self._changing, self._retire_days = partitions, changing, retire_days
         self._is_behind, self._serving = is_behind, serving
+        self._issues: dict[tuple[str, str], int] = {}  # zone -> the newest issue of an operator's plan
 
     def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
         """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
@@ -115,6 +116,20 @@ class Questions:
         with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.plans.of_zone(site, zone)
+
+    def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int | None:
+        """When an operator's next plan for a zone, or for ``_site``, is issued: now, or later than the newest of its
+        source that was read, and than what was answered here for that zone. So no two plans have the same, whichever
+        replicas of the API publish them. None for a site that is not ours.
+        """
+        with self._changing:
+            owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
+            if owner is None:
+                return None
+            newest_ms = owner.plans.newest_of(site, zone, source)
+            given = max(now_ms, newest_ms + 1, self._issues.get((site, zone), 0) + 1)
+            self._issues[site, zone] = given
+            return given
 
     def mixtures(self) -> list[ZoneMixture]:
         """What the newest forecast of each zone was mixed from, and which models took part."""

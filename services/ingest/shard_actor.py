@@ -133,6 +133,11 @@ class ShardActor:
         return self._shard.questions.plan(site, zone)
 
     @_question
+    def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int | None:
+        """See :meth:`Questions.next_issue`."""
+        return self._shard.questions.next_issue(site, zone, source, now_ms)
+
+    @_question
     def repeated_plans(self) -> list[PlanMessage]:
         """See :meth:`Questions.repeated_plans`."""
         return self._shard.questions.repeated_plans()

@@ -46,6 +46,9 @@ class Backend(FakeBackend):
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         return self._shard.questions.plan(site, zone) or []
 
+    async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
+        return self._shard.questions.next_issue(site, zone, source, now_ms) or 0
+
     async def publish(self, topic: str, payload: bytes) -> None:
         await asyncio.to_thread(publish_once, self._gateway.address, "test-api", topic, payload)
 

@@ -99,6 +99,30 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[[sites]]\nname = 's'\nprimary = {air_temp = 'd'}\n", ("primary", "air_temp", "vocabulary")),
         ("[[sites]]\nname = 's'\n[[sites]]\nname = 's'\n", ("sites", "same name")),
         ("influx = 5\n", ("influx", "5")),
+        ("[learn]\nretrain_every_s = inf\n", ("learn.retrain_every_s", "inf", "finite")),
+        ("[alerts]\nmqtt_clear_min = nan\n", ("alerts.mqtt_clear_min", "nan", "finite")),
+        ("[mqtt]\nport = true\n", ("mqtt.port", "True", "a number")),
+        ("[mqtt]\nhost = 'broker:1883'\n", ("mqtt.host", "broker:1883", "a port has a setting")),
+        ("[mqtt]\nhost = 'mqtt://broker'\n", ("mqtt.host", "mqtt://broker", "a port has a setting")),
+        ("[mqtt]\nhost = 'my broker'\n", ("mqtt.host", "my broker", "broker.example.org")),
+        ("[mqtt]\nclient_id = ''\n", ("mqtt.client_id", "at least 1")),
+        ("[mqtt]\nshare = 'a/b'\n", ("mqtt.share", "a/b")),
+        ("[kafka]\nservers = ['']\n", ("kafka.servers.0", "host:port")),
+        ("[kafka]\nservers = ['a:9092', 'b:90920']\n", ("kafka.servers.1", "b:90920", "host:port")),
+        ("[kafka]\nservers = ['a']\n", ("kafka.servers.0", "'a'", "host:port")),
+        ("[kafka]\ntopic = 't'\ndirect_topic = 't'\n", ("kafka", "another topic")),
+        ("[api]\nhost = ''\n", ("api.host", "0.0.0.0")),
+        ("[gateway]\nmetrics_host = ''\n", ("gateway.metrics_host", "0.0.0.0")),
+        ("[influx]\nurl = 'influx:8086'\n", ("influx.url", "influx:8086", "http://")),
+        ("[client]\nurl = 'greenhouse'\n", ("client.url", "greenhouse", "http://")),
+        ("[learn]\nmlflow_uri = 'mlflow'\n", ("learn.mlflow_uri", "'mlflow'", "http://")),
+        ("[learn]\nworkers = 1\nmin_workers = 2\n", ("learn", "min_workers is 2", "workers, 1")),
+        ("[alerts]\nemail_to = ['grower']\n", ("alerts.email_to.0", "grower", "grower@example.org")),
+        ("[forecast]\ntargets = ['wind_dir_deg']\n", ("forecast.targets", "wind_dir_deg", "direction")),
+        ("[[sites]]\nname = 's'\nlatitude = 52\n", ("sites", "s: latitude and longitude", "both")),
+        ("[[sites]]\nname = 's'\nrepeat_setpoints = ['a b']\n", ("sites.0.repeat_setpoints.0", "a b", "topic")),
+        ("[[sites]]\nname = 's'\nzone_labels = {'a/b' = 'B'}\n", ("sites.0.zone_labels", "a/b", "topic")),
+        ("[[sites]]\nname = 's'\nprimary = {air_temp_c = ''}\n", ("sites.0.primary.air_temp_c", "topic")),
     ],
 )
 def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
@@ -110,6 +134,16 @@ def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
     assert caught.value.exit_code == 2
     assert "\n" not in told
     assert "secret" not in told.replace("secrets", "")
+
+
+def test_addresses_of_every_kind_are_taken() -> None:
+    """Names, both kinds of addresses, and none where there may be none."""
+    for host in ("", "broker", "10.0.7.1", "::1", "fe80::1%eth0", "mosquitto.hothouse.svc.cluster.local"):
+        assert load_settings(mqtt={"host": host}).mqtt.host == host
+    servers = ("kafka-1:9092", "[::1]:9092")
+    assert load_settings(kafka={"servers": servers}).kafka.servers == servers
+    for url in ("", "http://influx:8086", "https://example.org/influx/"):
+        assert load_settings(influx={"url": url}).influx.url == url
 
 
 def test_a_folder_is_no_configuration_file() -> None:

@@ -85,7 +85,7 @@ class Waiting(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """The target has taken a partition up to ``end``; ``at_s`` is when it first said so."""
+    """The target has taken a partition up to ``end``, and said so at ``at_s``."""
 
     at_s: float
     partition: int
@@ -127,6 +127,7 @@ class Uplink:
         except LogError:
             if self._target.tail_s > 0:
                 self._next, self._batch = dict(self._safe), None
+                self._taken.clear()  # it may lose what is sent again, too
             raise
         partition, end, records = self._batch
         if self._after_send is not None:
@@ -142,11 +143,8 @@ class Uplink:
         """Truncate what the target cannot lose any more; raises ``LogError`` if the disk refuses."""
         now_s = self._clock_s()
         while self._taken and self._taken[0].at_s + self._target.tail_s <= now_s:
-            _, partition, end = self._taken[0]
-            if end > self._next[partition]:
-                break  # it is to be sent again first
-            self._safe[partition] = max(self._safe[partition], end)
-            self._taken.popleft()
+            _, partition, end = self._taken.popleft()
+            self._safe[partition] = end
         for partition, end in self._safe.items():
             if end > self._begin[partition]:
                 self._buffer.truncate(partition, end)

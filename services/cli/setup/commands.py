@@ -75,7 +75,8 @@ def config(
     if markdown:
         typer.echo(markdown_table(), nl=False)
         return
-    views = list_settings(options_of(ctx).settings())
+    given = options_of(ctx)
+    views = list_settings(given.settings(), () if given.data_dir is None else ("data_dir",))
     if as_json:
         print_json([asdict(view) for view in views])
         return
@@ -88,7 +89,9 @@ def config(
         meaning = f"{view.description} ({view.allowed.replace('`', '')})" if view.allowed else view.description
         table.add_row(*map(escape, (view.name, view.value, view.source, default, meaning)), style=changed)
     console.print(table)
-    console.print("[dim]A variable wins over the file: HOTHOUSE_STREAM__STEP_S=60 sets stream.step_s.[/]")
+    console.print(
+        "[dim]A variable wins over the file: HOTHOUSE_STREAM__STEP_S=60 sets stream.step_s. An option wins over it.[/]"
+    )
 
 
 def init(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -33,7 +33,7 @@ class SettingView:
     variable: str
     value: str
     default: str
-    source: Literal["default", "file", "environment"]
+    source: Literal["default", "file", "environment", "option"]
     allowed: str
     description: str
 
@@ -43,8 +43,9 @@ class SettingView:
         return self.name.rpartition(".")[0]
 
 
-def list_settings(settings: Settings) -> list[SettingView]:
-    """Every setting in the order of the file; those of ``sites`` as one, because it is a list.
+def list_settings(settings: Settings, options: Collection[str] = ()) -> list[SettingView]:
+    """Every setting in the order of the file; those of ``sites`` as one, because it is a list. ``options`` names those
+    that the command line says.
 
     >>> view = next(view for view in list_settings(Settings()) if view.name == "stream.step_s")
     >>> view.variable, view.default, view.allowed
@@ -58,8 +59,8 @@ def list_settings(settings: Settings) -> list[SettingView]:
         variable = "HOTHOUSE_" + path.upper().replace(".", "__")
         value, default = (_look_up(model, section, name) for model in (settings, defaults))
         given = {variable, f"HOTHOUSE_{section.upper()}"} & in_environment
-        source: Literal["default", "file", "environment"] = (
-            "environment" if given else "default" if value == default else "file"
+        source: Literal["default", "file", "environment", "option"] = (
+            "option" if path in options else "environment" if given else "default" if value == default else "file"
         )
         views.append(
             SettingView(path, variable, _toml(value), _toml(default), source, _allowed(field), field.description or "")

@@ -208,6 +208,12 @@ class PartitionPlans:
                 kinds[source.kind] = max(kinds.get(source.kind, 0), *source.issued_ms)
         return found
 
+    def newest_of(self, site: str, zone: str, source: str) -> int:
+        """When the newest plan of a source for a zone, or for ``_site``, was issued, within 15 days; 0 for none."""
+        found = self._sites.get(site)
+        known = None if found is None else found.sources.get(("" if zone == SITE_ZONE else zone, source))
+        return 0 if known is None else max(known.issued_ms)
+
     def of_zone(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone, its own before those of the whole site."""
         plans = self.of(site)

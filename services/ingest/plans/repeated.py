@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.plan import DAY_MS, METRICS_OF, Path, PlanMessage
+from edge.wire.plan import DAY_MS, METRICS_OF, SETPOINT_HOLD_MS, Path, PlanMessage
 from models.features.plans import Plans
 
 __all__ = ["EVERY_ZONE", "SOURCE", "has_own", "is_due", "repeated", "zones_of"]
@@ -25,12 +25,15 @@ _DAYS = 2
 
 
 def has_own(plans: Plans | None, zone: str, at_ms: int, known_ms: int = 2**62) -> bool:
-    """Whether somebody plans a zone's setpoints for a time after ``at_ms``, of what was known by ``known_ms``."""
+    """Whether somebody plans a zone's setpoints for a time after ``at_ms``, of what was known by ``known_ms``: the last
+    value of a plan holds for a day.
+    """
     known = () if plans is None else plans.as_of(known_ms)
     return any(
-        plan.kind == "setpoint" and plan.source != SOURCE and plan.zone in ("", zone) and plan.ends_ms > at_ms
+        plan.kind == "setpoint" and plan.source != SOURCE and plan.zone in ("", zone)
+        and plan.ends_ms + SETPOINT_HOLD_MS > at_ms
         for plan in known
-    )
+    )  # fmt: skip
 
 
 def is_due(plans: Plans | None, zone: str, at_ms: int, local_ms: Callable[[int], int]) -> bool:

@@ -227,7 +227,7 @@ class Retrainer:
         now_s = self._monotonic_s()
         due_s = self._triggers.next_due_s(now_s)
         from_now_s = None if due_s is None else due_s - now_s
-        words = self._triggers.next_words
+        words = "; ".join(filter(None, (self._triggers.next_words, self._triggers.failed_words(now_s))))
         wait = self._wait(self._learning_status.models)
         newest_ms = self._comparison.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):
@@ -313,12 +313,13 @@ class Retrainer:
             self._decide(version, candidate, champion, run)
             for name in ("training", "schedule"):  # what the schedule could not read has been read
                 learning_status.errors.pop(name, None)
-        except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
+        except Exception as error:  # whatever went wrong, the champion stays, and a later try may be better
             if not self._stopping.is_set():
                 self._fail(run, error)
         finally:
             learning_status.running = None
-            self._triggers.ended(self._monotonic_s())  # first: who sees that it ended may ask for the next one
+            failed = run.get("result") == "failed"
+            self._triggers.ended(self._monotonic_s(), failed)  # first: who sees that it ended may ask for the next one
             learning_status.last_run = run | {"ended_ms": self._wall_ms()}
             learning_status.show()
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from edge.timing import Backoff
 from services.learn.loop.schedule import Schedule
+from services.observe.duration import in_words
 
 __all__ = ["NOTHING_NEW", "NewData", "Trigger", "Triggers"]
 
@@ -34,6 +36,9 @@ class NewData:
 
 NOTHING_NEW = NewData()
 
+LONGEST_PAUSE_S = 3600.0
+"""What makes one training after another fail, such as a full disk, may be over; each costs minutes of the machine."""
+
 
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
@@ -43,7 +48,8 @@ class Triggers:
     slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
     rows are a schedule by the stream's own time.
 
-    After each end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for
+    After each end no retraining starts by itself for ``cool_down_s``, for twice as long after each further one in a row
+    that failed, up to an hour, and neither drift nor volume starts one for
     ``rest`` times as long as it took: where many sites drift in turn, most of the time nothing is trained. An
     operator's may. All times are seconds of one monotonic clock.
 
@@ -63,6 +69,8 @@ class Triggers:
         self._schedule = schedule
         self._rows, self._days = rows, days
         self._cool_down_s, self._rest = cool_down_s, rest
+        self._pause = Backoff(max(cool_down_s, 1.0), max(cool_down_s, LONGEST_PAUSE_S))
+        self._failures = 0  # in a row
         self._min_days = min_days
         self.has_model = False
         self._quiet_until_s = self._scheduled_from_s = now_s
@@ -124,6 +132,13 @@ class Triggers:
         slot_s = max(self._schedule.slot_s(now_s), self._scheduled_from_s) if self.has_model else now_s
         return max(now_s, self._quiet_until_s, slot_s)
 
+    def failed_words(self, now_s: float) -> str:
+        """Why nothing begins by itself now, where that is because trainings fail; else empty."""
+        if not self._failures or now_s >= self._quiet_until_s:
+            return ""
+        count = "the last one" if self._failures == 1 else f"the last {self._failures}"
+        return f"{count} failed: none begins by itself within {in_words(self._quiet_until_s - now_s)}"
+
     @property
     def next_words(self) -> str:
         """What the next one waits for, besides challengers in shadow."""
@@ -151,9 +166,15 @@ class Triggers:
         """A retraining has its challenger. What it waits for now is not training time, so no rest counts it."""
         self._trained_s = now_s
 
-    def ended(self, now_s: float) -> None:
+    def ended(self, now_s: float, failed: bool = False) -> None:
         """A retraining ended, well or not."""
         self._running = False
-        self._quiet_until_s = now_s + self._cool_down_s
+        if failed:
+            self._failures += 1
+            self._quiet_until_s = now_s + self._pause.next_s()
+        else:
+            self._failures = 0
+            self._pause.reset()
+            self._quiet_until_s = now_s + self._cool_down_s
         worked_until_s = now_s if self._trained_s is None else self._trained_s
         self._rested_s = now_s + self._rest * (worked_until_s - self._started_s)

@@ -155,12 +155,13 @@ class ChampionAlias:
                 self._told = learning_status.serving = self._pointer.serving()  # a start is no swap
                 if version == self._told:
                     return
+            goes_back = self._registry.is_previous(version)  # moved there in MLflow's page, or a rollback was cut short
             # A move in MLflow's page leaves `previous` as it was, and so does a promotion that MLflow cut short.
             with suppress(PromotionRefusedError):  # what served is no longer in the registry
                 self._registry.keep_previous(self._told)
             folder = "" if version == ONLINE_VERSION else str(self._registry.servable(version))
             if folder and version not in self._why:  # somebody moved the alias in MLflow
-                self._registry.watch(version, _due(self._told))
+                self._registry.watch(version, None if goes_back else _due(self._told))  # as after a rollback
             self._pointer.serve(version, folder)
         except ModelFilesError as error:
             if version != self._broken:
@@ -177,7 +178,8 @@ class ChampionAlias:
         learning_status.errors.pop("champion", None)
         learning_status.serving = version
         learning_status.counts["swaps"] += 1
-        reason = self._why.pop(version, "champion alias moved in MLflow")
+        moved = "went back to the model that served before" if goes_back else "champion alias moved in MLflow"
+        reason = self._why.pop(version, moved)
         learning_status.tell("swap", version=version, before=before, reason=reason)
 
     def _report_registry(self, problem: str) -> None:

@@ -264,6 +264,11 @@ class Registry:
             if self._aliases(client).get("previous") != self.expert.number(version):
                 client.set_registered_model_alias(self._model, "previous", self.expert.number(version))
 
+    def is_previous(self, version: str) -> bool:
+        """Whether a version is ``previous``; ``online`` never is."""
+        with self._mlflow() as client:
+            return self._name(self._aliases(client).get("previous", "")) == version
+
     def rollback(self) -> str:
         """Make ``previous`` champion again, and the other way round; returns it.
 

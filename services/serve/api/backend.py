@@ -114,6 +114,9 @@ class Backend(Protocol):
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone; 404 as :meth:`what_if`."""
 
+    async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
+        """When a plan that is put now is issued, which no other is, also of another replica; 404 as :meth:`what_if`."""
+
     async def series(
         self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
     ) -> Resampled:
@@ -236,6 +239,13 @@ class RayBackend:
         found: list[ZonePlan] | None = await self._ask_shard(site, "plan", zone)
         if found is None:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
+        return found
+
+    async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
+        """See :class:`Backend`."""
+        found: int | None = await self._ask_shard(site, "next_issue", zone, source, now_ms)
+        if found is None:
+            raise ProblemError(404, f"the shard of {site} does not know it yet")
         return found
 
     async def series(

@@ -152,9 +152,33 @@ def test_what_a_target_may_still_lose_is_kept_and_sent_again(buffer: SqliteLog) 
     uplink.trim()
     assert buffer.begin_offset(PARTITION) == 1  # not before it was sent again
     drain(uplink)
+    now_s[0] = 1060.0
     uplink.trim()
     assert target.payloads == [b"0", b"1", b"2", b"3", b"1", b"2", b"3", b"4"]
-    assert buffer.begin_offset(PARTITION) == 4
+    assert buffer.begin_offset(PARTITION) == 5
+
+
+def test_what_was_sent_again_may_be_lost_again(buffer: SqliteLog) -> None:
+    """Two brokers end, the second soon after it took what the first had lost: its minute begins anew."""
+    now_s = [0.0]
+    target = Target(tail_s=60)
+    uplink = Uplink(buffer, target, clock_s=lambda: now_s[0])
+    fill(buffer, range(2))
+    drain(uplink)
+    for lost_at_s in (55.0, 65.0):
+        now_s[0] = lost_at_s
+        uplink.trim()
+        target.losses, target.batches = 1, []
+        with pytest.raises(LogError, match="lost"):
+            uplink.step()
+        drain(uplink)
+        assert target.payloads == [b"0", b"1"]
+    now_s[0] = 124.0
+    uplink.trim()
+    assert buffer.begin_offset(PARTITION) == 0
+    now_s[0] = 125.0
+    uplink.trim()
+    assert buffer.begin_offset(PARTITION) == 2
 
 
 def test_a_lost_connection_is_noticed_when_nothing_is_to_be_sent(buffer: SqliteLog) -> None:

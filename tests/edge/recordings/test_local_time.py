@@ -6,10 +6,12 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.recordings.local_time import I64, to_utc_ms
+from models.spec import Place
 
 AMSTERDAM = zoneinfo.ZoneInfo("Europe/Amsterdam")
 MINUTES_5 = 300_000
@@ -99,3 +101,12 @@ def test_what_a_civil_clock_showed_is_read_back(start: datetime, step_min: int, 
     if zone != "Australia/Lord_Howe" and not (step_min == 60 and zone != "UTC"):
         assert found.tolist() == expected
         assert rows.size == local.size
+
+
+@pytest.mark.parametrize("timezone", ["Europe/Dublin", "Europe/Amsterdam", "Africa/Casablanca", "America/New_York"])
+def test_a_standard_clock_is_read_as_models_show_it(timezone: str) -> None:
+    """Of any day of the year, also where the law's standard time is that of summer."""
+    at = utc(*(f"2026-{month:02}-05 12:00" for month in range(1, 13)))
+    place = Place(timezone, "standard")
+    _, found = to_utc_ms(np.array([place.local_ms(ms) for ms in at]), zoneinfo.ZoneInfo(timezone), "standard")
+    assert found.tolist() == at

@@ -1,5 +1,7 @@
 """What a model sees."""
 
+from datetime import datetime
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,15 @@ def test_the_calendar_follows_the_control_clock_through_daylight_saving():
     assert np.diff(civil)[0] == STEP_MS + 3_600_000
     assert np.diff(standard)[0] == STEP_MS
     assert day_bins(Place("Europe/Amsterdam", "standard"), times, SPEC).tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(("timezone", "hours"), [("Europe/Dublin", 0), ("Eire", 0), ("Africa/Casablanca", 1)])
+def test_a_standard_clock_is_that_of_winter_also_where_the_law_says_otherwise(timezone: str, hours: int) -> None:
+    """Ireland's standard time is summer's by its law; Morocco puts its clock back in Ramadan, here in March."""
+    days = ["2026-01-15", "2026-03-05", "2026-07-15"]
+    times = [round(datetime.fromisoformat(f"{day}T12:00+00:00").timestamp() * 1000) for day in days]
+    place = Place(timezone, "standard")
+    assert [place.local_ms(ms) - ms for ms in times] == [hours * 3_600_000] * 3
 
 
 def test_the_sun_is_seen_near_where_it_is():

@@ -45,9 +45,12 @@ def test_a_new_password_needs_no_restart(tmp_path: Path) -> None:
     broker = BrokerInUse.named(load_settings(mqtt={"host": "127.0.0.1", "username": "u", "password_file": secret}))
     secret.write_text("second")
     assert broker.address().password == "second"
-    secret.unlink()
-    with pytest.raises(PublishError, match=r"mqtt\.password_file cannot be read"):
+    secret.write_bytes(b"\xff")  # no text
+    with pytest.raises(PublishError, match=r"the password of the broker at 127\.0\.0\.1:1883 cannot be read"):
         broker.publish("t", b"")
+    secret.unlink()
+    with pytest.raises(ConfigError, match=r"the password of the broker at 127\.0\.0\.1:1883 cannot be read"):
+        broker.address()
 
 
 def test_without_a_broker_each_caller_gets_a_sentence() -> None:

@@ -572,6 +572,14 @@ def test_config_lists_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (views["influx.token"]["source"], "hush" in result.output) == ("environment", False)
 
 
+def test_config_says_which_setting_an_option_gave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option wins over a variable, and is what `config` names then."""
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", "/var/lib/hothouse")
+    for options, said in (((), "environment"), (("--data-dir", str(tmp_path)), "option")):
+        views = {view["name"]: view for view in json.loads(hothouse(*options, "config", "--json").output)}
+        assert views["data_dir"]["source"] == said
+
+
 def test_init_writes_a_file_once() -> None:
     """`init` writes a file that is valid, and never overwrites one unasked."""
     assert hothouse("init").exit_code == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.config import Settings
+from services.config import ApiSettings, Settings
 from services.demo.options import DemoOptions
 from services.demo.run import MARKER, _prepare, _settings, _source
 from services.demo.summary import checks, ledger
@@ -62,9 +62,12 @@ def test_a_demo_touches_no_real_system(tmp_path: Path, monkeypatch: pytest.Monke
         '[storage]\nurl = "s3://greenhouse"\n[influx]\nurl = "http://influx"\n[ray]\naddress = "head:6379"\n'
         '[alerts]\nwebhook_url = "http://duty"\nemail_to = ["grower@example.org"]\n[learn]\nmlflow_uri = "http://m"\n'
         '[home_assistant]\nprefix = "homeassistant"\n[forecast]\nhorizons_min = [5, 60]\n'
+        '[api]\nurl = "http://front:8000"\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\nread_needs_key = true\n'
+        'port = 9\nroute = "/north"\nreplicas = 3\n'
     )
     monkeypatch.setenv("HOTHOUSE_DATA_DIR", str(tmp_path / "real"))
     monkeypatch.setenv("HOTHOUSE_MQTT__USERNAME", "somebody")
+    monkeypatch.setenv("HOTHOUSE_API__HOST", "0.0.0.0")
     options = DemoOptions(data_dir=tmp_path / "demo")
     settings = _settings(options, tmp_path / "demo", _source(options))
     assert settings.data_dir == tmp_path / "demo"
@@ -72,6 +75,7 @@ def test_a_demo_touches_no_real_system(tmp_path: Path, monkeypatch: pytest.Monke
         assert getattr(settings, name) == Settings.model_fields[name].default, name
     assert (settings.ray.address, settings.learn.mlflow_uri) == ("", "")
     assert settings.forecast.horizons_min == (5, 60)
+    assert settings.api == ApiSettings(host="0.0.0.0", port=0)
 
 
 def test_a_demo_reads_the_file_that_is_named(tmp_path: Path) -> None:

@@ -53,6 +53,19 @@ def known(plans: list[ZonePlan] | None) -> list[tuple[str, str, int]]:
     return [(plan["zone"], plan["source"], plan["issued_ms"]) for plan in plans]
 
 
+def test_no_two_plans_that_are_put_have_the_same_issue(tmp_path: Path) -> None:
+    """Each is later than what was read of its source, and than the one before, whoever asked for that."""
+    at = T0 + 5 * STEP + 1000
+    rig = Rig(tmp_path, filled([*day(6), weather(at + 5), heating(at + 2), *list(day(12))[9:]]))
+    shard = rig.shard()
+    rig.drain(shard)
+    ask = shard.questions.next_issue
+    assert [ask("demo", "z1", "grower", at) for _ in range(2)] == [at + 3, at + 4]
+    assert ask("demo", "z1", "grower", at + 9) == at + 9
+    assert (ask("demo", "_site", "grower", at), ask("demo", "_site", "knmi", at)) == (at, at + 6)
+    assert ask("elsewhere", "z1", "grower", at) is None
+
+
 def test_the_newest_plan_of_each_source_is_told(tmp_path: Path) -> None:
     """The zone's own first, with what it says of each metric; another zone has those of the site alone."""
     at = T0 + 5 * STEP + 1000

@@ -18,7 +18,7 @@ from services.config import Settings, SiteSettings
 from services.ingest.plans.repeated import repeated
 from services.ingest.plans.repeater import AGAIN_S, RepeatedPlans
 from services.ingest.shard import Shard
-from tests.services.ingest.planned import HOUR, heating
+from tests.services.ingest.planned import HOUR, heating, plan_record
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -139,11 +139,14 @@ def test_a_broker_that_is_away_is_told_and_gets_it_later() -> None:
     assert (sent, repeater.error) == (["hothouse/v1/demo/z1/hothouse/plan"] * 2, "")
 
 
-@pytest.mark.parametrize("zone", ["z1", "z2"])
+@pytest.mark.parametrize(("until_h", "repeated_zones"), [(27, ["z2"]), (28, ["z1", "z2"])])
 @pytest.mark.thorough
-def test_a_plan_that_is_over_is_no_plan(tmp_path: Path, zone: str) -> None:
-    """Two days after the grower's last one yesterday is repeated again."""
+def test_a_plan_that_is_over_is_no_plan(tmp_path: Path, until_h: int, repeated_zones: list[str]) -> None:
+    """The grower's last value holds for a day; then yesterday is repeated again."""
     rig, shard = opened(tmp_path, ("*",))
-    rig.log.append([*hours(0, 2), heating(T0 + 2 * HOUR, zone=zone), *hours(2, 52)])
+    own = plan_record(
+        T0 + 2 * HOUR, {"sp_heat_c": [(T0 + 3 * HOUR + STEP, 18.0)]}, zone="z1", source="grower", kind="setpoint"
+    )
+    rig.log.append([*hours(0, 2), own, *hours(2, until_h)])
     rig.drain(shard)
-    assert zone in [plan.zone for plan in shard.questions.repeated_plans()]
+    assert [plan.zone for plan in shard.questions.repeated_plans()] == repeated_zones

@@ -86,6 +86,7 @@ class FakeBackend:
         self.replicas: dict[str, ReplicaReport] = {}
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
+        self.issues: dict[tuple[str, str], int] = {}
         self.published: list[tuple[str, bytes]] = []
         self.letters: list[DeadLetter] = []
         self.history: History | None = None
@@ -144,6 +145,11 @@ class FakeBackend:
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         return self.plans.get((site, zone), [])
+
+    async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
+        await asyncio.sleep(0)
+        self.issues[site, zone] = max(now_ms, self.issues.get((site, zone), 0) + 1)
+        return self.issues[site, zone]
 
     async def series(self, *asked: Any) -> Resampled:
         return resampled(self._past(), *asked)

@@ -151,24 +151,26 @@ def test_a_plan_counts_that_is_put_while_much_waits_to_be_read(system: System) -
     assert plan["values"] == {"sp_heat_c": [[at_ms, 21.0]]}
 
 
-@pytest.mark.parametrize(("zone", "query"), [("north-1", ""), ("_site", "?site=demo")])
-def test_a_plan_is_issued_after_the_one_that_it_replaces(system: System, zone: str, query: str) -> None:
-    """Also where another replica, or a clock that is ahead, issued that; plans of others do not matter."""
-    plan = ZonePlan(
-        source="operator", kind="setpoint", zone=zone, issued_ms=ORIGIN_MS + 5000, known_ms=ORIGIN_MS + 5000, values={},
-    )  # fmt: skip
-    other = ZonePlan(**plan | {"source": "knmi", "issued_ms": ORIGIN_MS + 9000})
-    system.backend.plans["demo", "north-1"] = [plan, other]
-    assert put(at(system, ORIGIN_MS + 1000), zone, query=query).json()["issued_ms"] == ORIGIN_MS + 5001
+@pytest.mark.parametrize("replays", [True, False])
+def test_plans_that_two_replicas_take_at_once_both_count(system: System, replays: bool) -> None:
+    """In the same millisecond, or in a replay before the stream moves: the second replaces the first."""
+    system.state.receive_clock = "replayed" if replays else "wall"
+    replicas = [at(system, ORIGIN_MS + 1), at(system, ORIGIN_MS + 1)]
+    issued = [
+        put(one, values=heating(value)).json()["issued_ms"] for one, value in zip(replicas, (18.5, 21.0), strict=True)
+    ]
+    assert issued == [ORIGIN_MS + 1, ORIGIN_MS + 2]
+    (plan,) = counted(system.backend.published, ORIGIN_MS + 2)
+    assert plan["values"] == {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 21.0]]}
 
 
 def test_a_shard_that_does_not_answer_keeps_no_plan_back(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log takes the plan: the shard reads it when it is back."""
 
-    async def plan(site: str, zone: str) -> list[ZonePlan]:
+    async def next_issue(site: str, zone: str, source: str, now_ms: int) -> int:
         raise ProblemError(503, "the zone's shard does not answer now")
 
-    monkeypatch.setattr(system.backend, "plan", plan)
+    monkeypatch.setattr(system.backend, "next_issue", next_issue)
     assert put(at(system, ORIGIN_MS + 1000)).json()["issued_ms"] == ORIGIN_MS + 1000
 
 

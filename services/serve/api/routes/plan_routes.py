@@ -82,9 +82,11 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         now_ms = _now_ms(view, key[0])
         issued_ms = given.issued
         if issued_ms is None:
-            known_ms = await _newest_issue_ms(view, key, given.source)
-            # Nothing is awaited from here until it is remembered: two requests never have the same.
-            issued_ms = max(now_ms, known_ms + 1, issued.get(key, 0) + 1)
+            try:
+                issued_ms = await backend.next_issue(*key, given.source, max(now_ms, issued.get(key, 0) + 1))
+            except ProblemError:  # its shard takes the plan from the log later
+                # Nothing is awaited from here until it is remembered: two requests here never have the same.
+                issued_ms = max(now_ms, issued.get(key, 0) + 1)
         topic = plan_topic(*key, DEVICE)
         body = given.model_dump(exclude_none=True) | {"issued": issued_ms}
         try:
@@ -117,17 +119,5 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         """
         after_ms = (view.stream_ms(site) or 0) + 1
         return after_ms if state.receive_clock == "replayed" else max(wall_ms(), after_ms)
-
-    async def _newest_issue_ms(view: View, key: tuple[str, str], source: str) -> int:
-        """When the newest plan of a source for a zone was issued, as far as its shard has read; 0 where none is known.
-
-        A shard that does not answer keeps no plan back: it takes it from the log later.
-        """
-        asked = next((zone for site, zone in view.answers if site == key[0]), "") if key[1] == SITE_ZONE else key[1]
-        try:
-            plans = await backend.plan(key[0], asked)
-        except ProblemError:
-            return 0
-        return max((one["issued_ms"] for one in plans if (one["zone"], one["source"]) == (key[1], source)), default=0)
 
     return routes

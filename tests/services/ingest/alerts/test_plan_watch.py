@@ -126,6 +126,17 @@ def test_yesterdays_plan_binds_nobody() -> None:
     assert fact.since_ms == NOON + 7 * STEP
 
 
+def test_the_last_value_of_a_plan_is_judged_for_the_day_that_it_holds() -> None:
+    """Such as a plan of one value, from now on; then nobody plans any more."""
+    house = Greenhouse(15.0)
+    house.plan((NOON + MINUTE, 18.0))
+    house.go_on(24 * 12, 15.0)
+    [fact] = house.look()
+    assert (fact.since_ms, fact.words) == (NOON + STEP, "sp_heat_c is 15, planned 18")
+    house.go_on(1, 15.0)
+    assert house.look() is None
+
+
 def test_a_plan_is_known_from_the_next_row_on() -> None:
     """However the log is cut into reads: one that came after the newest row is not seen by a look at it."""
     house = Greenhouse(15.0)

@@ -69,6 +69,7 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     retrainer.retrain_if_due()
     assert cluster.kinds() == ["error"]
     assert str(error) in retrainer.status()["last_error"]
+    assert "the last one failed: none begins by itself within" in retrainer.status()["next_training"]
     assert cluster.served == []
     clock.now_s += 100
     retrainer.retrain_if_due()

@@ -85,9 +85,33 @@ def test_failed_first_training_is_tried_again_after_the_cool_down() -> None:
     """A first training that made no model is due again, not at once and not only at the next slot."""
     triggers = _triggers(every_s=3600, cool_down_s=30, has_model=False)
     triggers.started(0, "schedule")
-    triggers.ended(10)
+    triggers.ended(10, failed=True)
     assert triggers.due(39, history_days=9) is None
     assert triggers.due(40, history_days=9) is not None
+
+
+def test_trainings_that_fail_again_and_again_are_tried_less_and_less_often() -> None:
+    """As those of trees, whose trigger is still there after a failure; up to once an hour, until one succeeds."""
+    triggers = Triggers(None, cool_down_s=120, min_days=2, now_s=0, days=5)
+    triggers.has_model = True
+    news, now_s, pauses = NewData(days=6), 0.0, []
+    for _ in range(8):
+        triggers.started(now_s, "schedule")
+        triggers.ended(now_s, failed=True)
+        ended_s = now_s
+        while triggers.due(now_s, 9, news) is None:
+            now_s += 10
+        pauses.append(now_s - ended_s)
+    assert pauses == [120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    triggers.started(now_s, "schedule")
+    triggers.ended(now_s, failed=True)
+    assert triggers.failed_words(now_s) == "the last 9 failed: none begins by itself within 1 h"
+    assert triggers.ask("new crop") is None
+    assert triggers.due(now_s, 9, news) is not None
+    triggers.started(now_s, "operator")
+    triggers.ended(now_s)
+    assert (triggers.failed_words(now_s), triggers.due(now_s + 119, 9, news)) == ("", None)
+    assert triggers.due(now_s + 120, 9, news) is not None
 
 
 def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:

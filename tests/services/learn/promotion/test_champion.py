@@ -109,6 +109,32 @@ def test_a_promotion_that_mlflow_cuts_short_is_completed(
     assert retrainer.rollback() == {"version": "v2", "before": "v3"}
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_rollback_that_is_cut_short_is_completed(
+    make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """MLflow goes away between the two aliases, or the retrainer is killed there: what served is ``previous``
+    later, and who went back is not sent forward again.
+    """
+    retrainer = make()
+    cluster.results = [True, True]
+    for _ in range(2):
+        retrainer.retrain_if_due()
+        clock.now_s += 100
+
+    twice_away(monkeypatch, registry, "keep_previous")
+    with pytest.raises(RegistryError):
+        retrainer.rollback()
+    retrainer = make() if killed else retrainer
+    for _ in range(2):
+        retrainer.watch()
+    assert (registry.champion(), cluster.pointer) == ("v1", "v1")
+    rows = {row["version"]: row for row in registry.list()}
+    assert (rows["v1"]["watch"], rows["v2"]["stage"]) == (None, "previous")
+    swap = next(event for event in reversed(cluster.events) if event["kind"] == "swap")
+    assert (swap["version"], swap["reason"]) == ("v1", "went back to the model that served before")
+
+
 def test_rollback_and_promote_reach_the_pointer_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """An operator's rollback and promotion are served when the call returns; a second wish is refused in words."""
     retrainer = make()
