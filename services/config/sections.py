@@ -84,6 +84,8 @@ class ForecastSettings(Section):
         unknown = [name for name in value if name not in VOCABULARY and name != "vpd_kpa"]
         if unknown or not value or len(set(value)) < len(value):
             raise ValueError("must be metrics of the vocabulary or vpd_kpa, each once, such as air_temp_c")
+        if turned := [name for name in value if name in VOCABULARY and VOCABULARY[name].kind == "angle"]:
+            raise ValueError(f"may hold no direction, which cannot be forecast: take {turned[0]} from it")
         return value
 
     @field_validator("horizons_min")
