@@ -137,6 +137,7 @@ class Watcher:
             limit = float(np.quantile(past, 0.1)) if len(past) else float("nan")
             index = int(learned.zones[i])
             held = self.paths.nights.past(index, kind)[:, 0]
+            held = held[np.isfinite(held)]
             chance = pooled_chance(ways["scenarios"][:, i, 0], held, limit, -1)
             share = float((past < limit).mean()) if len(past) else float("nan")
             day = int(self.table.end_ms[t] // DAY_MS)

@@ -104,8 +104,10 @@ class RuleWatch:
 
     def take_over(self, other: RuleWatch, own: I64, theirs: I64) -> None:
         """Take what ``other`` has learned of its zones ``theirs``, which are ``own`` here: of each rule that watches
-        the same.
+        the same. Of the others nothing is known, also where the zones were here before: nobody looked meanwhile.
         """
+        for name in ("on", "now"):
+            self._zones[name][own] = -1
         for r, rule in enumerate(self.rules):
             at = next((n for n, before in enumerate(other.rules) if _watches_the_same(rule, before)), None)
             if at is None:

@@ -10,7 +10,8 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from models.frames.frame_samples import MetricMeaning, ZoneSamples
+from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
+from models.half_precision import LARGEST
 from models.spec import ForecastSpec, Place
 
 __all__ = ["Duration", "FrameOptions", "checked_options", "spec_of_frames"]
@@ -92,6 +93,9 @@ def spec_of_frames(options: FrameOptions, samples: Mapping[str, ZoneSamples]) ->
         raise ValueError(
             "the rows have no value to forecast: give a column air_temp_c, rh_pct or co2_ppm, or name others as targets"
         )
+    for target in targets:
+        if target in metrics:  # what is computed of others is small
+            _check_size(target, metrics, samples)
     angles, counters = (
         tuple(name for name, metric in metrics.items() if metric.kind == kind) for kind in ("angle", "counter")
     )
@@ -99,6 +103,20 @@ def spec_of_frames(options: FrameOptions, samples: Mapping[str, ZoneSamples]) ->
         tuple(metrics), targets, _horizons_min(options, step_min), step_ms=step_min * _MINUTE_MS,
         lookback_steps=_DAY_MIN // step_min, angles=angles, counters=counters,
     )  # fmt: skip
+
+
+def _check_size(target: str, metrics: Mapping[str, MetricMeaning], samples: Mapping[str, ZoneSamples]) -> None:
+    """Raise ``ValueError`` where values are larger than what is kept of them; of a counter only increases are."""
+    metric, column = metrics[target], list(metrics).index(target)
+    if metric.kind == "counter":
+        return
+    for zone, of_zone in samples.items():
+        largest = np.nanmax(np.abs(plausible(of_zone.values[:, column], metric)), initial=0)
+        if largest > LARGEST:
+            raise ValueError(
+                f"{target} of {zone} goes to {largest:,.0f} {metric.unit}, forecasts to {LARGEST:,.0f} only: give a"
+                " metric in a larger unit"
+            )
 
 
 def _checked_targets(targets: Sequence[str], metrics: Mapping[str, MetricMeaning]) -> tuple[str, ...]:

@@ -168,13 +168,22 @@ def _by_zone(frames: Frames) -> dict[str, pd.DataFrame]:
             raise ValueError("the frame has two columns 'zone': keep one")
         if zone.isna().any():
             raise ValueError("the column 'zone' is empty in some rows: fill it in, or drop those rows")
-        return {str(name): part.drop(columns="zone") for name, part in frames.groupby("zone", observed=True)}
+        return _named((name, part.drop(columns="zone")) for name, part in frames.groupby("zone", observed=True))
     wrong = frames if not isinstance(frames, Mapping) else next(
         (part for part in frames.values() if not isinstance(part, pd.DataFrame)), None
     )  # fmt: skip
     if wrong is not None:
         raise ValueError(f"give a DataFrame, or one for each zone as {{zone: frame}}, not {type(wrong).__name__}")
-    return {str(name): part for name, part in frames.items()}
+    return _named(frames.items())
+
+
+def _named(parts: Iterable[tuple[Hashable, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    found: dict[str, pd.DataFrame] = {}
+    for name, part in parts:
+        if str(name) in found:
+            raise ValueError(f"two zones are called {str(name)!r}, as a number and as text: name them differently")
+        found[str(name)] = part
+    return found
 
 
 def _read(
@@ -213,6 +222,8 @@ def _check_times(whose: str, times_ms: I64, timezone: str, newest_ms: int | None
         raise ValueError(f"{whose} is not in the order of time at {at}: sort it with frame.sort_index()")
     if not len(times_ms):
         return
+    if times_ms[0] < 0:  # learners number steps from 1970 on
+        raise ValueError(f"{whose} begins at {_words(times_ms[0], timezone)}, before 1970: give times with their year")
     if newest_ms is not None and times_ms[0] <= newest_ms:
         raise ValueError(
             f"{whose} begins at {_words(times_ms[0], timezone)}, but rows up to {_words(newest_ms, timezone)} are"

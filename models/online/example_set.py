@@ -19,8 +19,8 @@ from models.features.sensor_faults import SensorFaults
 from models.features.windows import WindowSet
 from models.online.basis import Example
 from models.online.online_forecaster import OnlineForecaster
-from models.online.waiting_examples import EXAMPLE_MS
 from models.spec import QUANTILES, ForecastSpec, Place
+from models.trees.tree_grower import examples_apart
 
 __all__ = ["ExampleSet", "Regressors"]
 
@@ -128,7 +128,7 @@ def _examined(
         forecaster.add_zones()
         sensors.add_zones()
     clean, examples, units = values.copy(), [], {}
-    stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
+    stride = examples_apart(spec)
     for end, at in _by_time(zone, end_ms):
         here, step, now = zone[at].astype(np.int64), end // spec.step_ms, values[at]
         bins, sun = _sky([places[names[z]] for z in here], end, spec)

@@ -100,7 +100,8 @@ class FirstDays:
         self._stride, self._a_day = stride, spec.steps_per_day // stride
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
-        self._ahead = np.rint(self._steps / stride).astype(np.int64) - -(-self._steps // self._day) * self._a_day
+        self._whole_days = -(-self._steps // self._day) * self._a_day  # in examples
+        self._ahead = np.rint(self._steps / stride).astype(np.int64) - self._whole_days
         self._decay = np.exp(-self._steps * spec.step_ms / DECAY_MS).astype(np.float32)[:, None]
         self._whole = (self._steps % self._day == 0)[:, None]
         self._moved = np.where(self._whole, np.float32(0), self._decay)
@@ -164,8 +165,8 @@ class FirstDays:
         due = due & (s["origin_at"][zone, place % self._trail] == place)
         held = s["origin"][zone, place % self._trail].astype(np.float32)  # [Z, P, 3, M]
         now, level, before = held[:, :, 0], held[:, :, 1], held[:, :, 2]
-        expected = self._days_before(zones, np.array([step // self._stride - self._a_day]))
-        answers = self._answers(now, level, np.broadcast_to(expected, now.shape), before, h)
+        expected = self._days_before(zones, step // self._stride - self._whole_days[h])
+        answers = self._answers(now, level, expected, before, h)
         off = np.abs(y[:, None, :, None] - np.stack([*answers, old[mine]], axis=-1))
         known = np.isfinite(off) & due[..., None, None]
         off = np.where(known, off, np.float32(0))

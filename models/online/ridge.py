@@ -32,6 +32,9 @@ RIDGE_MS = 6 * 3_600_000
 """... and again as many for each of these that a horizon is long: neighbouring examples of a long one share most of
 what lies between origin and truth, and the first days would be taken for more than they are."""
 
+MOST_GROWN = 500.0
+"""An example weighs at most e to this against the sums' unit; after a gap of years more would be infinite."""
+
 MOST_ZONES = 128
 """With more zones than this, this many at a time teach the pooled regressions; all take turns."""
 
@@ -106,6 +109,8 @@ class PooledRidge:
         if self._since[horizon] < 0:
             self._since[horizon] = step
         self._step[horizon] = max(step, self._step[horizon])
+        if (self._since[horizon] - self._step[horizon]) * np.log(self._keep.min()) > MOST_GROWN:
+            self._forget(horizon)
         ok = np.isfinite(residual)
         r = np.where(ok, residual, 0)
         off = np.abs(r - self._weights[:, horizon] @ x.T)  # [R, M, N]

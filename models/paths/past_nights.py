@@ -175,12 +175,14 @@ class PastNights:
         return np.asarray(median + half * (wanted[1] + scaled * to), dtype=np.float32)
 
     def past(self, index: int, kind: int) -> F32:
-        """The zone's past minima or maxima ``[N, M]``, oldest first, without those that are not known."""
+        """The zone's past minima or maxima ``[N, M]``, oldest first, NaN where not known; without those of which none
+        is: a zone may have no sensor of a target.
+        """
         s = self._zones
         count = int(s["count"][index, kind])
         order = np.arange(max(count - KEPT, 0), count) % KEPT
         held = s["past"][index, kind, order].astype(np.float32)
-        return np.asarray(held[np.isfinite(held).all(axis=1)])
+        return np.asarray(held[np.isfinite(held).any(axis=1)])
 
     def beyond(self, indices: I64, day_bin: I64, steps: I64, sign: int) -> F32:
         """How far values usually go beyond both ends of the half hours that end ``steps [T]`` ahead, ``[Z, T, M]``."""

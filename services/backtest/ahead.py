@@ -108,7 +108,8 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
     series: dict[tuple[int, str, str, Kind], dict[str, pd.DataFrame]] = {}
     for name, of_metric in rows.groupby("metric", sort=True):
         column = find_column(str(name), table.said)
-        if column is None or column.device or column.coding:
+        # Nobody plans a second sensor, which may be another device, or have a number behind its metric.
+        if column is None or column.device or column.coding or column.metric not in VOCABULARY:
             notes.append(f"{label}: {name} is left out, because the recording has no metric of this name")
             continue
         metric = VOCABULARY[column.metric]

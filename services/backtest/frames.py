@@ -86,7 +86,12 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
             raise HothouseError("the frame has no column 'zone'", "Add one, or give a frame a zone: {zone: frame}.")
         if frames["zone"].isna().any():
             raise HothouseError("the column 'zone' is empty in some rows", "Fill it in, or drop those rows.")
-        frames = {str(zone): part.drop(columns="zone") for zone, part in frames.groupby("zone")}
+        named = [(str(zone), part.drop(columns="zone")) for zone, part in frames.groupby("zone")]
+    else:
+        named = [(str(zone), frame) for zone, frame in frames.items()]
+    names = [zone for zone, _ in named]
+    if twice := sorted({zone for zone in names if names.count(zone) > 1}):
+        raise HothouseError(f"two zones are called {twice[0]!r}, as a number and as text", "Name them differently.")
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
@@ -94,7 +99,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}
-    for zone, frame in ((str(zone), frame) for zone, frame in frames.items()):
+    for zone, frame in named:
         has_time = said.time in [str(name).strip().lower() for name in frame.columns]
         if not has_time and frame.index.nlevels > 1:
             raise HothouseError(f"the frame of {zone} has an index of several levels", "Name a column 'time' in it.")

@@ -73,6 +73,9 @@ def table_of(recording: Recording, said: Mapping) -> Table:
         raise HothouseError("the times of some zones carry a UTC offset, those of others do not")
     step_ms = max((step for step in STEPS_MS if step <= recording.interval_ms), default=STEPS_MS[0])
     start_ms = min(source.first_ms for source in sources)
+    if start_ms < 0:  # learners number steps from 1970 on
+        shown = datetime.fromtimestamp(start_ms / 1000, UTC)
+        raise HothouseError(f"the recording begins on {shown:%Y-%m-%d}, before 1970", "Give its times with their year.")
     end_ms = max(source.last_ms for source in sources)
     length = -(-(end_ms - start_ms) // step_ms) + 1
     metrics: dict[str, str] = {}

@@ -209,7 +209,7 @@ class Extreme(TypedDict):
     last: int
     values: F32  # [S, M]
     at: I64  # [S, M], which time of the path
-    past: F32  # [N, M]
+    past: F32  # [N, M], NaN where unknown
 
 
 class ChangeAsked(TypedDict):

@@ -95,6 +95,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[influx]\ntoken = 'secret'\n", ("influx.token", "HOTHOUSE_INFLUX__TOKEN")),
         ("[stream\n", ("h.toml", "TOML")),
         ("[forecast]\ntargets = ['air_temp']\n", ("forecast.targets", "air_temp", "vocabulary")),
+        ("[forecast]\ntargets = ['wind_dir_deg']\n", ("forecast.targets", "direction", "wind_dir_deg")),
         ("[[sites]]\nname = '../b'\n", ("sites", "../b", "topic")),
         ("[[sites]]\nname = 's'\nprimary = {air_temp = 'd'}\n", ("primary", "air_temp", "vocabulary")),
         ("[[sites]]\nname = 's'\n[[sites]]\nname = 's'\n", ("sites", "same name")),

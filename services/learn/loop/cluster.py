@@ -122,7 +122,9 @@ class RayCluster:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
     def news(self, since_ms: int) -> NewData:
-        """The newest drift after ``since_ms`` that is wide enough, and how many zone rows were closed so far."""
+        """The newest drift after ``since_ms`` that is wide enough, how many zone rows were closed so far, and how many
+        days of the history came since. Where no training here knew a row, as with a submitted model, that is all of it.
+        """
         shards = self._shards()
         wide = self._settings.learn.retrain_on_drift
         drifts = [
@@ -133,7 +135,8 @@ class RayCluster:
         ]
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
-        days = (self.newest_ms() - since_ms) / DAY_MS if since_ms and self._settings.learn.retrain_days else 0.0
+        oldest_ms, newest_ms = (self._history.span_ms() if self._settings.learn.retrain_days else None) or (0, 0)
+        days = (newest_ms - max(since_ms, oldest_ms)) / DAY_MS if newest_ms else 0.0
         return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def history_days(self) -> float:

@@ -157,6 +157,7 @@ def _of_span(
         "from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]]), "goes_on": extreme["first"] == 0
     }  # fmt: skip
     values, past = extreme["values"][:, m], extreme["past"][:, m]
+    past = past[np.isfinite(past)]
     if event.kind in ("night_below", "day_above"):
         sign, spans = (-1, "nights") if event.kind == "night_below" else (1, "days")
         limit = event.numbers[0] if event.numbers else usual_limit(past, sign)

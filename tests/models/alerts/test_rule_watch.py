@@ -112,3 +112,17 @@ def test_a_state_goes_on_bit_for_bit() -> None:
         assert [[(s.chance, s.usual) for s in zone] for zone in one] == [
             [(s.chance, s.usual) for s in zone] for zone in other
         ]
+
+
+def test_what_a_rule_saw_before_its_zone_left_for_others_is_not_taken_for_what_came_meanwhile() -> None:
+    """The ring of half hours would else show those of two days before."""
+    world, watch, other = World(5), watch_of(), RuleWatch([AlertRule(name="cold", kind="frost", limit=1.0)], SPEC)
+    other.add_zones(2)
+    both, away = np.arange(2), range(3 * DAY - 1, 4 * DAY - 1, 3)
+    for t in range(DAY - 1, 3 * DAY - 1, 3):
+        world.see(watch, t)
+    other.take_over(watch, both, both)
+    for t in away:
+        world.see(other, t)
+    watch.take_over(other, both, both)
+    assert not any(watch.since(0, (t + 1) // 3, 0) for t in away)

@@ -297,6 +297,19 @@ def test_rows_that_do_not_fit_the_options_are_one_sentence(options, columns, say
         forecaster(**options).fit(pd.DataFrame(columns, AT))
 
 
+def test_values_that_are_too_large_to_be_forecast_are_one_sentence():
+    """They would be forecast as 60,000; a counter may have counted further."""
+    own = {
+        **VOCABULARY, "light_lx": Metric("light_lx", "light", "lx", 0, 150_000),
+        "water_l": Metric("water_l", "water", "l", 0, 1e6, kind="counter"),
+    }  # fmt: skip
+    frame = pd.DataFrame({"light_lx": [500.0, 80_000.0, 700.0, np.nan], "water_l": np.arange(4) + 9e5}, AT)
+    with pytest.raises(ValueError, match="light_lx of zone goes to 80,000 lx, forecasts to 60,000 only: give a metric"):
+        FrameForecaster(own, **PLACE, targets=["light_lx"]).fit(frame)
+    assert FrameForecaster(own, **PLACE, targets=["water_l"]).fit(frame).predict().p50.between(0, 2).all()
+    assert len(FrameForecaster(own, **PLACE, targets=["light_lx"]).fit(frame.where(frame < 1e4)).predict())
+
+
 def test_what_comes_too_early_or_too_late_is_one_sentence(week):
     """Before the first rows nothing can be asked; afterwards rows only go forward, and zones keep their names. What is
     refused leaves the forecasts as they were.

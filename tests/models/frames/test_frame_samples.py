@@ -89,6 +89,9 @@ def renamed(**names):
         ({"a": GOOD, "b": GOOD.iloc[[2, 1]]}, "the frame of b is not in the order of time"),
         (GOOD.set_index(DAY.where(DAY.hour < 22, DAY + pd.Timedelta("800D"))), "jumps from 2022-02-01 21:45:00+01:00"),
         ({"a": GOOD, "b": GOOD.set_index(DAY + pd.Timedelta("3653D"))}, "the time of the zones jumps from 2022-02-01"),
+        ({1: GOOD, "1": GOOD}, "two zones are called '1', as a number and as text: name them differently"),
+        (pd.concat([GOOD.assign(zone=1), GOOD.assign(zone="1")]), "two zones are called '1', as a number and as text"),
+        (GOOD.set_index(DAY.map(lambda at: at.replace(year=1900))), "at 1900-02-01 00:00:00+00:19:32, before 1970"),
         (GOOD.set_index(DAY + pd.Timedelta("54D")), "at 2022-03-27 02:00:00, which no clock in Europe/Amsterdam"),
     ],
 )  # fmt: skip

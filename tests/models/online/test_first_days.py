@@ -63,6 +63,19 @@ def test_the_first_forecast_is_what_is_now_within_the_prior():
 
 
 @pytest.mark.thorough
+def test_answers_are_judged_by_what_they_said():
+    """Two days ahead on a slope the day before is off by what rises in two days, as what is now is: no later day, which
+    nobody knew, speaks for it.
+    """
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (60, 2880), step_ms=3_600_000, lookback_steps=24)
+    made = OnlineForecaster(spec, 1)
+    zone, nothing = np.array([made.add_zones()]), np.full((1, 3), np.nan, np.float32)
+    for step in range(5 * 24):
+        made.learn(zone, step, np.full((1, 1), 0.1 * step, np.float32), np.array([step % 24]), nothing)
+    now, days_before = made.first.state_dict()["off"][0, 1, 0, :2]
+    assert days_before > 0.9 * now > 0
+
+
 def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
     """Whatever the prior says, forecasts after ten days are the same, bit for bit; before, they are not."""
     values, given_ = rows(12, zones=2), []

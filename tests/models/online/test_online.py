@@ -60,6 +60,13 @@ def test_a_ridge_follows_a_change():
     assert np.allclose(answer(ridge), [-1.0, 0.0, 0.5], atol=0.2)
 
 
+def test_a_ridge_learns_on_after_years_without_examples():
+    """As where an old recording was imported before the zone's own rows came: what was before is forgotten."""
+    ridge = fed(PooledRidge(PRIOR, 1, 3, (2.5,), 96), np.array([1.0, -2.0, 0.5]), 500)
+    fed(ridge, np.array([-1.0, 0.0, 0.5]), 2000, start=8 * 365 * 96)
+    assert np.allclose(answer(ridge), [-1.0, 0.0, 0.5], atol=0.2)
+
+
 def test_regressors_are_finite_and_bounded_whatever_comes():
     """A sensor that reads a million or nothing gives regressors within the clip."""
     features = Features(SPEC)

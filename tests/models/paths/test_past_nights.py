@@ -53,6 +53,15 @@ def test_a_night_with_many_gaps_is_left_out():
     assert made.past(0, NIGHT)[:, 0].tolist() == [14.0]
 
 
+def test_a_target_without_a_sensor_takes_no_night_from_the_others():
+    """As a zone without a sensor of CO2: its nights are known all the same."""
+    made = PastNights(ForecastSpec(channels=(), targets=("air_temp_c", "co2_ppm"), step_ms=600_000), 1)
+    made.add_zones()
+    for step, value in enumerate(days_of([12.0, 14.0, 11.0])):
+        made.learn(ONE, np.float32([[value, np.nan]]), np.array([step % A_DAY]), np.array([is_night(step)]))
+    np.testing.assert_array_equal(made.past(0, NIGHT), [[12.0, np.nan], [14.0, np.nan]])
+
+
 def test_a_chance_is_what_scenarios_and_past_nights_say():
     """Scenarios count twice; without a past night they count alone."""
     made, values = made_with(), np.float32([10.0] * 5 + [16.0] * 5)

@@ -9,6 +9,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from models.online.basis import Example
+from models.online.example_set import ExampleSet
+from models.spec import ForecastSpec, Place
+from models.trees import tree_grower
+from models.trees.family import TreesFamily
 from models.trees.forest import Forest
 from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, load_library
 from tests.models.worlds import SPEC
@@ -165,6 +169,21 @@ def test_too_little_history_gives_no_trees():
     for step in range(SPEC.steps_per_day):
         grower.add(example(step))
     assert grower.grow(np.ones((H, M))) is None
+
+
+@pytest.mark.parametrize("step_s", [120, 600, 900])
+def test_trees_are_trained_on_rows_of_any_length(monkeypatch, step_s):
+    """Also where a quarter of an hour is no whole number of rows."""
+    monkeypatch.setattr(tree_grower, "LEAST_DAYS", 0)
+    monkeypatch.setattr(tree_grower, "MIN_EXAMPLES", 1)
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (30,), step_s * 1000, 86_400 // step_s)
+    ends = (1 + np.arange(50)) * spec.step_ms
+    air = 20 + np.sin(np.arange(50, dtype=np.float32))[:, None]
+    cases = ExampleSet.from_columns(["s/z"] * len(ends), ends, air, {"s/z": Place()}, spec)
+    origins = cases.origins()
+    trees = TreesFamily().fit(cases, origins, {}, cut_ms=int(ends[-1]))
+    assert len(origins)
+    assert np.isfinite(trees.answer(cases.inputs(origins))).all()
 
 
 def test_a_forest_of_another_shape_is_refused():

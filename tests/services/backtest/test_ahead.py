@@ -106,6 +106,15 @@ def test_what_cannot_be_used_is_named(recording: dict[str, pd.DataFrame], table:
                found[1].series["out_temp_c"][0]) == 70  # fmt: skip
 
 
+def test_plans_of_a_second_sensor_are_left_out(recording: dict[str, pd.DataFrame]) -> None:
+    """A number behind the metric says that its column is one."""
+    two = {zone: frame.assign(roof=frame["out_t_c"] + 1) for zone, frame in recording.items()}
+    given = plans(recording).replace({"metric": {"out_t_c": "roof"}})
+    found, notes = plans_of(given, [], table_of_frames(two, {"roof": "out_temp_c.2"}), "plans")
+    assert {metric for plan in found for metric in plan.series} == {"sp_heat_c"}
+    assert notes == ["plans: roof is left out, because the recording has no metric of this name"]
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

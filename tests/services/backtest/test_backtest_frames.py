@@ -73,6 +73,17 @@ def test_zones_may_be_numbers_and_are_never_lost(zones):
     assert table_of_frames(numbered, {}).names == table_of_frames(one, {}).names == ("1", "2")
     with pytest.raises(HothouseError, match="the column 'zone' is empty in some rows"):
         table_of_frames(one.assign(zone=one["zone"].where(one["zone"] == 1)), {})
+    of_one_name = pd.concat([one[one["zone"] == 1], one[one["zone"] == 2].assign(zone="1")])
+    for given in (of_one_name, {1: numbered[1], "1": numbered[2]}):
+        with pytest.raises(HothouseError, match="two zones are called '1', as a number and as text"):
+            table_of_frames(given, {})
+
+
+def test_times_without_their_year_are_refused(zones):
+    """Where they have none pandas takes 1900; learners number steps from 1970 on, and would learn nothing."""
+    old = {zone: frame.assign(time=frame.time.map(lambda at: at.replace(year=1900))) for zone, frame in zones.items()}
+    with pytest.raises(HothouseError, match=r"the recording begins on 1900-.*, before 1970"):
+        table_of_frames(old, {})
 
 
 def test_columns_of_any_name_are_told_what_they_hold(folder, zones):

@@ -105,6 +105,15 @@ def test_a_night_without_a_limit_is_compared_with_the_nights_so_far(system: Syst
     assert chance["chance"] == pytest.approx(0.1, abs=0.01)
 
 
+def test_nights_of_which_a_target_is_not_known_say_nothing_of_it(system: System) -> None:
+    """A zone without a sensor of one target has its usual limits of the others, and none of that one."""
+    system.backend.past_nights = np.repeat(np.linspace(9, 11, 21, dtype=np.float32)[:, None], 3, axis=1)
+    system.backend.past_nights[:, 1] = np.nan
+    known, unknown = asked(system, events="night_below:air_temp_c,night_below:rh_pct")["events"]
+    assert known["nights"] == 21
+    assert unknown["missing"] == "too few nights were seen as a whole: 0 of 5"
+
+
 def test_a_zone_with_few_nights_has_no_usual_limit(system: System) -> None:
     """Four nights do not say what an unusually cold one is; with a limit of the caller's own there is a chance."""
     system.backend.past_nights = np.full((4, 3), 9.5, np.float32)

@@ -145,6 +145,12 @@ def spoiled(world: World, version: str, folder: Path) -> Path:
     return folder
 
 
+def test_submitted_trees_do_not_end_the_training_of_others(world: World) -> None:
+    """They know no row of this history: all of it is new, as it is without a model."""
+    newest_ms = world.cluster.newest_ms()
+    assert [round(world.cluster.news(since_ms).days) for since_ms in (newest_ms - 86_400_000, 0)] == [1, FIRST_DAYS]
+
+
 @pytest.mark.thorough
 def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
     """Trained when there is history enough, judged, promoted, used; trained again by the days of the stream, in shadow,
