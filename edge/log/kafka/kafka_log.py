@@ -25,6 +25,7 @@ from edge.log.kafka.address import KafkaAddress, translated
 from edge.log.kafka.clients import KafkaClients
 from edge.log.kafka.reader import KafkaReader
 from edge.log.kafka.record import HEADER, decode_header, encode_header
+from edge.log.kafka.settled import settled_end
 from edge.log.kafka.times import SiteTimes
 from edge.log.kafka.topics import TopicFacts, make_topics, read_range
 from edge.wire.events import site_retirement
@@ -194,7 +195,8 @@ class KafkaLog:
         """Which records of a failed batch are in the log: index in the batch -> offset."""
         places: dict[int, int] = {}
         for partition, since in attempt.since.items():
-            place, end = self._place(partition), self.end_offset(partition)
+            place = self._place(partition)
+            end = settled_end(self._clients.scout, place, self.address.timeout_s)
             for record in read_range(self._clients.scout, place, since, end, self.address.timeout_s):
                 header = decode_header(record)
                 if header is not None and header.batch == attempt.name:

@@ -7,6 +7,7 @@ of an import, retention would delete them within minutes.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -17,9 +18,12 @@ from kafka import errors as kafka_errors
 from edge.log.contract import LogError, LogFormatError
 from edge.log.kafka.address import KafkaAddress
 
-__all__ = ["MAX_RECORD_BYTES", "TopicFacts", "make_topics", "read_range"]
+__all__ = ["MAX_RECORD_BYTES", "TopicFacts", "make_topics", "read_range", "too_few_copies", "topic_partitions"]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
+_COPIES = 3
+"""Where so many copies are, one may be away and another be lost."""
+_logger = logging.getLogger(__name__)
 
 _FORMAT = {"format": 2, "hash": "crc32"}
 _MIGRATED = 1
@@ -67,8 +71,6 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
         # a gigabyte that was packed.
         common = {"max.message.bytes": str(MAX_RECORD_BYTES), "compression.type": "uncompressed"}
-        if address.replication >= 3:
-            common["min.insync.replicas"] = "2"  # acks=all then means two disks, not whoever is left
         _create(admin, address, f"{address.topic}.meta", 1, {**common, "cleanup.policy": "compact"}, there)
         records = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(retention_ms)}
         _create(admin, address, address.topic, partitions, {**common, **records}, there)
@@ -85,7 +87,10 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
             producer.close(timeout=address.timeout_s)
     else:
         _check(address, found, expected)
-    number = len(consumer.partitions_for_topic(address.topic) or ())
+    deadline_s = time.monotonic() + address.timeout_s
+    while not (found_partitions := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
+        time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
+    number = len(found_partitions or ())
     if number != partitions:
         raise LogFormatError(
             f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
@@ -97,11 +102,43 @@ def _create(
 ) -> None:
     if name in there:
         return
-    options = {"num_partitions": partitions, "replication_factor": address.replication, "configs": configs}
+    options: dict[str, Any] = {"num_partitions": partitions, "replication_factor": address.replication}
     try:
-        admin.create_topics({name: options}, wait_for_metadata=True)
+        copies = address.replication if address.replication > 0 else _default_copies(admin, name, options)
+        if copies >= _COPIES:
+            # acks=all then means two disks, not whoever is left
+            configs = {**configs, "min.insync.replicas": "2"}
+        admin.create_topics({name: {**options, "configs": configs}}, wait_for_metadata=True)
     except kafka_errors.TopicAlreadyExistsError:
         admin.wait_for_topics([name])  # another process was first
+        return
+    if copies > 0 and (problem := too_few_copies(copies, len(admin.describe_cluster()["brokers"]))):
+        _logger.warning("%s: %s", name, problem)
+
+
+def _default_copies(admin: KafkaAdminClient, name: str, options: dict[str, Any]) -> int:
+    """How many copies the servers would give a new topic; -1 where we may not know."""
+    (planned,) = admin.create_topics({name: options}, validate_only=True)["topics"]
+    return int(planned["replication_factor"])
+
+
+def too_few_copies(copies: int, servers: int) -> str:
+    """What is wrong with a topic that has fewer copies than there are servers, up to three; else empty.
+
+    >>> too_few_copies(1, 3), too_few_copies(3, 4), too_few_copies(1, 1)
+    ('1 copy on 3 servers: where one stops, nothing is taken; where one is lost, so are records', '', '')
+    """
+    if copies >= min(servers, _COPIES):
+        return ""
+    if copies == 1:
+        return f"1 copy on {servers} servers: where one stops, nothing is taken; where one is lost, so are records"
+    return f"{copies} copies on {servers} servers: where one stops, another that is lost takes records with it"
+
+
+def topic_partitions(admin: KafkaAdminClient, name: str) -> list[dict[str, Any]]:
+    """A topic's partitions: ``partition_index``, ``leader_id``, ``replica_nodes``, ``isr_nodes`` and more."""
+    (found,) = admin.describe_topics([name])
+    return sorted(found["partitions"], key=lambda each: int(each["partition_index"]))
 
 
 def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any]) -> None:

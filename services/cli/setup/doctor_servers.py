@@ -86,15 +86,32 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
         from kafka.errors import KafkaError
 
         from edge.log.kafka.address import kafka_address
+        from edge.log.kafka.topics import too_few_copies, topic_partitions
     except ModuleNotFoundError:
         return Check(name, CheckState.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
     try:
         admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **options()).options())
-        there = topic in admin.list_topics()
-        admin.close()
+        try:
+            if topic not in admin.list_topics():
+                return Check(name, CheckState.OK, f"{where} answers; the topic will be created")
+            partitions, servers = topic_partitions(admin, topic), len(admin.describe_cluster()["brokers"])
+        finally:
+            admin.close()
     except (KafkaError, OSError, ValueError, HothouseError) as error:
         return Check(name, CheckState.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
-    return Check(name, CheckState.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
+    behind = sum(set(each["isr_nodes"]) != set(each["replica_nodes"]) for each in partitions)
+    if behind:
+        return Check(
+            name, CheckState.WARN, f"{where} answers; {behind} of {len(partitions)} partitions lack a copy now",
+            "Stop no other server of Kafka before this is over (docs/operations.md, upgrade Kafka's brokers).",
+        )  # fmt: skip
+    copies = min((len(each["replica_nodes"]) for each in partitions), default=servers)
+    if few := too_few_copies(copies, servers):
+        return Check(
+            name, CheckState.WARN, f"{where} answers; the topic has {few}",
+            "Give it three copies (docs/operations.md, upgrade Kafka's brokers).",
+        )  # fmt: skip
+    return Check(name, CheckState.OK, f"{where} answers; the topic is there")
 
 
 def _password(login: MqttSettings | UplinkSettings) -> str:
