@@ -17,7 +17,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit hashes secrets kubernetes-secrets e2e e2e-kubernetes clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit hashes secrets kubernetes-secrets kubernetes-rules e2e e2e-kubernetes clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -76,6 +76,14 @@ secrets: ## make the secrets of deploy/compose.yaml: passwords, tokens, the brok
 
 kubernetes-secrets: secrets ## bring them into a namespace of the cluster that KUBECONFIG names: make kubernetes-secrets ARGS=hothouse
 	@deploy/kubernetes/secrets.sh $(ARGS)
+
+# Text, so that comments and the form of long lines stay; tests/kubernetes/test_monitoring.py compares the two.
+rules := deploy/kubernetes/components/monitoring/rules.yaml
+
+kubernetes-rules: ## write Prometheus' rules once more, as Prometheus' operator takes them
+	@{ echo "# Made by make kubernetes-rules, of deploy/prometheus/hothouse.rules.yml: change that."; \
+	    printf '%s\n' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata: {name: hothouse}' 'spec:'; \
+	    sed '1d; s/^./  &/' deploy/prometheus/hothouse.rules.yml; } > $(rules)
 
 e2e: ## the whole system in containers: build, run, kill, cut, balance the ledger; KEEP=1 leaves it running
 	@$(PYTHON) -m tests.compose.run $(if $(KEEP),--keep) $(ARGS)

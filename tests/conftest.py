@@ -25,7 +25,7 @@ import pytest
 from tests.ci.plugin import FailureRecorder
 from tests.ci.record import FOLDER_VARIABLE
 
-__all__ = ["FakeClock", "require_env", "require_program"]
+__all__ = ["FakeClock", "missing", "require_env", "require_program"]
 
 # Products of small matrices on several threads wait for each other: three times as long on a busy machine. numpy reads
 # this when it is imported, which no plugin does; processes that tests start inherit it.
@@ -77,17 +77,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-def _skip(reason: str) -> NoReturn:
+def missing(reason: str) -> NoReturn:
+    """Skip a test; with HOTHOUSE_REQUIRE_SERVERS=1 fail it."""
     if os.environ.get("HOTHOUSE_REQUIRE_SERVERS") == "1":
         pytest.fail(f"HOTHOUSE_REQUIRE_SERVERS=1, but {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def require_env(name: str) -> str:
-    """The value of a ``HOTHOUSE_TEST_*`` variable; without it the test is skipped, or fails (see ``_skip``)."""
+    """The value of a ``HOTHOUSE_TEST_*`` variable; without it the test is skipped, or fails (see :func:`missing`)."""
     value = os.environ.get(name)
     if not value:
-        _skip(f"{name} is not set: it names a real server for this test")
+        missing(f"{name} is not set: it names a real server for this test")
     return value
 
 
@@ -96,7 +97,7 @@ def require_program(*names: str) -> str:
     for name in names:
         if found := shutil.which(name) or shutil.which(name, path="/usr/sbin"):
             return found
-    _skip(f"{' or '.join(names)} is not installed")
+    missing(f"{' or '.join(names)} is not installed")
 
 
 @pytest.fixture(autouse=True)

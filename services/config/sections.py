@@ -104,14 +104,9 @@ class ForecastSettings(Section):
         unknown = [name for name in value if name not in VOCABULARY and name != "vpd_kpa"]
         if unknown or not value or len(set(value)) < len(value):
             raise ValueError("must be metrics of the vocabulary or vpd_kpa, each once, such as air_temp_c")
-<<<<<<< HEAD
         angles = [name for name in value if name != "vpd_kpa" and VOCABULARY[name].kind == "angle"]
         if angles:
             raise ValueError(f"{angles[0]} cannot be forecast: a direction is neither more nor less than another")
-=======
-        if turned := [name for name in value if name in VOCABULARY and VOCABULARY[name].kind == "angle"]:
-            raise ValueError(f"may hold no direction, which cannot be forecast: take {turned[0]} from it")
->>>>>>> hunt-models
         return value
 
     @field_validator("horizons_min")

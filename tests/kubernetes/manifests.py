@@ -11,34 +11,47 @@ import yaml  # type: ignore[import-untyped]
 from tests.compose.stack import ROOT
 from tests.kubernetes.cluster import run
 
-__all__ = ["KUBERNETES", "OVERLAYS", "containers", "init_containers", "objects", "pods", "text"]
+__all__ = [
+    "JOBS", "KUBERNETES", "OVERLAYS", "containers", "init_containers", "objects", "pods", "templates", "text",
+]  # fmt: skip
 
 KUBERNETES = ROOT / "deploy/kubernetes"
-OVERLAYS = ("small", "production", "edge")
+JOBS = ("pretrain",)
+"""Each is applied beside an installation: here with the overlay `small`."""
+OVERLAYS = ("small", "production", "edge", *JOBS)
 
 
 @functools.cache
 def text(overlay: str) -> str:
-    """An overlay, as it is given to a cluster."""
+    """An overlay, or an installation and a job, as it is given to a cluster."""
+    if overlay in JOBS:
+        return f"{text('small')}---\n{run('kubectl', 'kustomize', str(KUBERNETES / 'jobs' / overlay))}"
     return run("kubectl", "kustomize", str(KUBERNETES / "overlays" / overlay))
 
 
+@functools.cache
 def objects(overlay: str) -> list[dict[str, Any]]:
-    """Its objects."""
+    """Its objects; nobody changes them."""
     return [one for one in yaml.safe_load_all(text(overlay)) if one]
 
 
-def pods(overlay: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The template of each pod, also of those that KubeRay's operator makes: its name, its spec."""
+def templates(overlay: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The template of each pod, also of those that KubeRay's operator makes: its name, and what it says."""
     for one in objects(overlay):
-        name = f"{one['kind']}/{one['metadata']['name']}"
-        spec = one.get("spec", {})
-        if one["kind"] == "RayCluster":
-            yield f"{name} head", spec["headGroupSpec"]["template"]["spec"]
-            for group in spec["workerGroupSpecs"]:
-                yield f"{name} {group['groupName']}", group["template"]["spec"]
+        name, spec = f"{one['kind']}/{one['metadata']['name']}", one.get("spec", {})
+        cluster = {"RayCluster": spec, "RayJob": spec.get("rayClusterSpec")}.get(one["kind"])
+        if cluster is not None:
+            yield f"{name} head", cluster["headGroupSpec"]["template"]
+            for group in cluster.get("workerGroupSpecs", ()):
+                yield f"{name} {group['groupName']}", group["template"]
         elif isinstance(spec.get("template"), dict) and "spec" in spec["template"]:
-            yield name, spec["template"]["spec"]
+            yield name, spec["template"]
+
+
+def pods(overlay: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each pod's name and specification."""
+    for name, template in templates(overlay):
+        yield name, template["spec"]
 
 
 def containers(overlay: str) -> Iterator[tuple[str, dict[str, Any]]]:

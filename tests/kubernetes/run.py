@@ -1,6 +1,6 @@
 """The end-to-end test of the installation on Kubernetes, from outside.
 
-    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...] [--restore]
+    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...] [--pretrain] [--restore]
 
 Needs a cluster that this machine's addresses reach, with KubeRay's operator and the images loaded (docs/kubernetes.md).
 Brings servers, a greenhouse and the overlay `small` up; follows samples from the broker into rows, /predict and
@@ -45,6 +45,7 @@ from tests.kubernetes.cluster import (
     secret,
 )  # fmt: skip
 from tests.kubernetes.harm import HARMS, forecasts, harm, upgrade
+from tests.kubernetes.job import FILES, pretrain
 from tests.kubernetes.load import Load, Seen
 from tests.patience import budget_s
 
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="on what an earlier run with --keep left")
     parser.add_argument("--ledger", action=argparse.BooleanOptionalAction, default=True, help="balance it in the end")
     parser.add_argument("--only", nargs="*", help='of what is done, only this: "ray head killed" ...; nothing: nothing')
+    parser.add_argument("--pretrain", action="store_true", help="then have a RayJob pre-train a network")
     parser.add_argument("--restore", action="store_true", help="then back up, delete all but Kafka's log, and restore")
     given = parser.parse_args()
     if problem := kubeconfig():
@@ -81,6 +83,8 @@ def main() -> int:
         _tell(cluster, report, table, given.only)
         if given.ledger:
             _settle(cluster, report)
+        if given.pretrain:
+            _pretrain(cluster, report)
         if given.restore:
             cluster = _restore(cluster, report)
     except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
@@ -157,7 +161,7 @@ def _bring_up(cluster: Cluster) -> None:
 def _take_down(cluster: Cluster, report: Report) -> None:
     """All at once, but for Redis: the operator removes from it what Ray clusters left, before they are gone."""
     at_once = ("--ignore-not-found", "--wait=false")
-    cluster.kubectl("-n", NAMESPACE, "delete", "raycluster,deployment", "--all", *at_once)
+    cluster.kubectl("-n", NAMESPACE, "delete", "rayjob,raycluster,deployment", "--all", *at_once)
     cluster.kubectl("delete", "namespace", SERVERS_NAMESPACE, *at_once)
     # Nobody is to be served any more: nodes need not be drained.
     of_work = ("pod", "-l", "app.kubernetes.io/component in (ray-worker, hothouse)", "--grace-period=1")
@@ -246,6 +250,15 @@ def _settle(cluster: Cluster, report: Report) -> None:
     report.check("samples still in open rows", found["open"] == 0, str(found["open"]))
     other = {name: found[name] for name in ("rows_not_in_influxdb", "rows_other_in_influxdb", "points_without_row")}
     report.check("InfluxDB has the rows of the history", not any(other.values()), f"{found['rows']:,} rows; {other}")
+
+
+def _pretrain(cluster: Cluster, report: Report) -> None:
+    """A network, from simulated sites, on a Ray cluster of its own."""
+    report.say("pre-training")
+    began_s = time.monotonic()
+    found = pretrain(cluster)
+    said = f"after {time.monotonic() - began_s:.0f} s: {', '.join(found)}"
+    report.check("a RayJob pre-trains, and the bucket has the artefact", found == FILES, said)
 
 
 def _restore(cluster: Cluster, report: Report) -> Cluster:

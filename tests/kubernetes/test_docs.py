@@ -35,6 +35,21 @@ def test_the_overlay_of_the_page_is_one(tmp_path: Path) -> None:
     assert kafka == {'["kafka.example:9092"]'}
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_the_job_of_the_page_is_one(tmp_path: Path) -> None:
+    """Written beside the other, its pod has the image and the address of the bucket."""
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    mine = tmp_path / "kubernetes/jobs/mine"
+    mine.mkdir()
+    [written] = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "../pretrain" in text]
+    (mine / "kustomization.yaml").write_text(written)
+    made = {one["kind"]: one for one in yaml.safe_load_all(run("kubectl", "kustomize", str(mine)))}
+    [container] = made["RayJob"]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/hothouse-cluster-cuda:1.0"
+    assert container["envFrom"] == [{"configMapRef": {"name": made["ConfigMap"]["metadata"]["name"]}}]
+    assert made["ConfigMap"]["data"]["HOTHOUSE_STORAGE__URL"] == "s3://my-bucket"
+
+
 def test_what_the_page_names_is_there() -> None:
     """Folders, scripts and targets."""
     for path in re.findall(r"`?(deploy/(?:kubernetes|images)/[\w./-]+|tests/[\w./-]+)`?", PAGE):
@@ -43,6 +58,6 @@ def test_what_the_page_names_is_there() -> None:
     made = (ROOT / "Makefile").read_text()
     assert targets
     assert [name for name in targets if f"\n{name}:" not in made] == []
-    named = set(re.findall(r"`((?:base|overlays|components)/\w+)`", PAGE))
+    named = set(re.findall(r"`((?:base|overlays|components|jobs)/\w+)`", PAGE))
     assert named
     assert [name for name in named if not (KUBERNETES / name).is_dir()] == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.accounts import ACCOUNTS
-from tests.kubernetes.manifests import KUBERNETES, OVERLAYS, containers, init_containers, objects, pods
+from tests.kubernetes.manifests import KUBERNETES, OVERLAYS, containers, init_containers, objects, pods, templates
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
@@ -136,6 +136,23 @@ def test_a_budget_of_ray_nodes_says_how_many_stay(overlay: str) -> None:
     assert all("minAvailable" in spec for spec in rays)
 
 
+def test_a_job_takes_no_pod_that_the_operator_makes_up(overlay: str) -> None:
+    """It asks its cluster by HTTP; a submitter of its own making has no limits, and one beside the head is refused."""
+    for job in (one["spec"] for one in objects(overlay) if one["kind"] == "RayJob"):
+        assert job["submissionMode"] == "HTTPMode"
+        assert job["shutdownAfterJobFinishes"] is True
+        assert job["activeDeadlineSeconds"] > 0
+        assert job["rayClusterSpec"]["authOptions"] == {"mode": "token", "secretName": "hothouse-ray"}
+
+
+def test_a_job_finds_its_settings(overlay: str) -> None:
+    """The ConfigMap that a container names is there: it has a hash in its name."""
+    there = {one["metadata"]["name"] for one in objects(overlay) if one["kind"] == "ConfigMap"}
+    for name, container in containers(overlay):
+        for source in container.get("envFrom", ()):
+            assert source["configMapRef"]["name"] in there, name
+
+
 def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
     """One policy for all pods, of both directions, that allows nothing."""
     found = [one["spec"] for one in objects(overlay) if one["kind"] == "NetworkPolicy"]
@@ -143,14 +160,7 @@ def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
 
 
 def _labels(overlay: str) -> list[dict[str, str]]:
-    found = []
-    for one in objects(overlay):
-        spec = one.get("spec", {})
-        groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]] if one["kind"] == "RayCluster" else [spec]
-        found += [
-            group["template"]["metadata"]["labels"] for group in groups if isinstance(group.get("template"), dict)
-        ]
-    return found
+    return [template["metadata"]["labels"] for _, template in templates(overlay)]
 
 
 def _ray(labels: dict[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.manifests import OVERLAYS, objects
+from tests.kubernetes.manifests import OVERLAYS, objects, templates
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
@@ -30,27 +30,37 @@ def test_a_pod_of_another_namespace_reaches_the_broker_alone(overlay: str) -> No
 
 
 def test_a_namespace_gets_what_its_label_says(overlay: str) -> None:
-    """Who watches reads figures, who reads asks the API; nobody but the operator's pods the head's dashboard."""
+    """Who watches reads figures, also the API's; who reads asks the API; nobody but the operator's pods a head's
+    dashboard, whether Helm installed it or not.
+    """
     there = parts(overlay)
+    api = {("ray-worker", 8000)} & {(part, 8000) for part in there}
     watched = reached(overlay, {"hothouse/monitoring": "true"}, {}) - {("mosquitto", 8883)}
-    assert watched == {(part, 9108 if part == "gateway" else 8080) for part in there if part not in NO_FIGURES}
+    assert watched == api | {(part, 9108 if part == "gateway" else 8080) for part in there if part not in NO_FIGURES}
     readers = reached(overlay, {"hothouse/reads": "true"}, {}) - {("mosquitto", 8883)}
-    assert readers == {("ray-worker", 8000)} & {(part, 8000) for part in there}
-    operator = reached(overlay, {}, {"app.kubernetes.io/name": "kuberay"}) - {("mosquitto", 8883)}
-    assert operator == {("ray-head", 8265)} & {(part, 8265) for part in there}
+    assert readers == api
+    for name in ("kuberay", "kuberay-operator"):
+        operator = reached(overlay, {}, {"app.kubernetes.io/name": name}) - {("mosquitto", 8883)}
+        assert operator == {("ray-head", 8265), ("pretrain", 8265)} & {(part, 8265) for part in there}
+
+
+def test_a_job_is_apart_from_the_installation(overlay: str) -> None:
+    """A pod of it reaches no other, and no other reaches it."""
+    for job in {"pretrain"} & parts(overlay).keys():
+        policies = [one["spec"] for one in objects(overlay) if one["kind"] == "NetworkPolicy"]
+        own = [one for one in policies if one["podSelector"] and selects(one["podSelector"], parts(overlay)[job])]
+        assert own
+        assert all("to" not in rule for one in own for rule in one["egress"])
+        ports = {port["port"] for one in own for rule in one["egress"] for port in rule["ports"]}
+        assert not ports & {1883, 5000, 6379, 8000, 8265, 8883, 10001}
+        peers = [peer for one in own for rule in one["ingress"] for peer in rule["from"]]
+        assert all("namespaceSelector" in peer for peer in peers)
 
 
 def parts(overlay: str) -> dict[str, Labels]:
     """The labels of each kind of pod."""
-    found = {}
-    for one in objects(overlay):
-        spec = one.get("spec", {})
-        groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]] if one["kind"] == "RayCluster" else [spec]
-        for group in groups:
-            if isinstance(group.get("template"), dict):
-                labels = group["template"]["metadata"]["labels"]
-                found[labels[COMPONENT]] = labels
-    return found
+    labels = [template["metadata"]["labels"] for _, template in templates(overlay)]
+    return {each[COMPONENT]: each for each in labels}
 
 
 def reached(overlay: str, namespace: Labels, pod: Labels) -> set[tuple[str, int]]:

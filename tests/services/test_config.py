@@ -119,7 +119,6 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[learn]\nmlflow_uri = 'mlflow'\n", ("learn.mlflow_uri", "'mlflow'", "http://")),
         ("[learn]\nworkers = 1\nmin_workers = 2\n", ("learn", "min_workers is 2", "workers, 1")),
         ("[alerts]\nemail_to = ['grower']\n", ("alerts.email_to.0", "grower", "grower@example.org")),
-        ("[forecast]\ntargets = ['wind_dir_deg']\n", ("forecast.targets", "wind_dir_deg", "direction")),
         ("[[sites]]\nname = 's'\nlatitude = 52\n", ("sites", "s: latitude and longitude", "both")),
         ("[[sites]]\nname = 's'\nrepeat_setpoints = ['a b']\n", ("sites.0.repeat_setpoints.0", "a b", "topic")),
         ("[[sites]]\nname = 's'\nzone_labels = {'a/b' = 'B'}\n", ("sites.0.zone_labels", "a/b", "topic")),

@@ -9,6 +9,7 @@ import typer
 
 from services.cli.base import Group
 from services.cli.pretrain import effects, simulate, train
+from services.cli.pretrain.upload import open_for_upload
 from services.errors import ConfigError
 
 __all__ = ["register"]
@@ -33,6 +34,7 @@ def both(
     sites: Annotated[int, typer.Option(help="How many sites.", min=1)] = 1000,
     weeks: Annotated[float, typer.Option(help="Weeks of each site, 1.6 or more.", min=1.6, max=52)] = 2.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same fleet and, on a CPU, network.")] = 1,
+    uploads: train.Upload = False,
 ) -> None:
     """What a network learns before it has seen any greenhouse: simulate a fleet, and train on it.
 
@@ -44,5 +46,7 @@ def both(
         raise ConfigError("--out is missing", "Name a new folder: hothouse pretrain --out pretrained")
     if (out / "artefact").exists():
         raise ConfigError(f"{out / 'artefact'} exists, and an artefact never changes", "Name a new folder.")
+    if uploads:
+        open_for_upload(ctx)  # a simulation takes long, too
     simulate.simulate(out / "fleet", sites, weeks, seed)
-    train.train(out / "fleet", out / "artefact", seed=seed)
+    train.train(ctx, out / "fleet", out / "artefact", seed=seed, uploads=uploads)

@@ -11,9 +11,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from services.cli.base import console, errors, need_cluster
 from services.cli.pretrain.simulate import installed_version
+from services.cli.pretrain.upload import open_for_upload, upload
 from services.errors import ConfigError, HothouseError
 
-__all__ = ["register", "train"]
+__all__ = ["Upload", "register", "train"]
+
+Upload = Annotated[bool, typer.Option("--upload", help="Put the artefact into the storage (`storage.url`), too.")]
 
 PARTS = {"examples": "the online layer over the fleet", "steps": "training"}
 
@@ -24,6 +27,7 @@ def register(group: typer.Typer) -> None:
 
 
 def train(
+    ctx: typer.Context,
     fleet: Annotated[Path, typer.Option(help="A folder of `hothouse pretrain simulate`.")],
     out: Annotated[Path, typer.Option(help="A new folder, for the artefact.")],
     days: Annotated[int, typer.Option(help="Days of each zone.", min=1)] = 8,
@@ -36,6 +40,7 @@ def train(
         typer.Option(help="A folder for the examples, which take most of the time: used if they are there."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a graphics card where there is one.")] = "auto",
+    uploads: Upload = False,
 ) -> None:
     """Pre-train a network on a fleet of simulated greenhouses: what it answers in a zone's first hour.
 
@@ -51,6 +56,7 @@ def train(
         raise ConfigError(f"{device!r} is no device", "Choose cpu, cuda or auto.")
     if out.exists():
         raise ConfigError(f"{out} exists, and an artefact never changes", "Name a new folder.")
+    storage = open_for_upload(ctx) if uploads else None
     drawing = Drawing(seed=seed, days=days, zones_each=zones_each, origins_each=origins_each)
     config = PretrainingConfig(seed=seed, epochs=epochs)
     began = time.monotonic()
@@ -79,3 +85,9 @@ def train(
         f"{found['mean_of_the_online_layer_without_plans']}"
     )
     console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if storage is not None:
+        try:
+            line = f"uploaded: {upload(storage, out)} in {storage.url}"
+        except OSError as error:
+            raise HothouseError(f"{out} could not be uploaded: {error}", "Copy the folder yourself.") from error
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

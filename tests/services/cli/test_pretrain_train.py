@@ -8,7 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from models import artefact
+from models.pretraining.shipped_arrays import FOLDER
+from services.cli.pretrain.upload import upload
 from services.cli.root import app
+from services.store.storage import FolderStorage
 from tests.models.pretraining.fleets import write
 
 
@@ -19,18 +22,43 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.thorough
-def test_a_fleet_is_trained_on(tmp_path: Path) -> None:
-    """It says how much it was, and how good it is on zones held back; the artefact is whole, and made once."""
+def test_a_fleet_is_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how much it was, and how good it is on zones held back; the artefact is whole, made once, uploaded."""
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", str(tmp_path / "data"))
     fleet, out = write(tmp_path / "fleet"), tmp_path / "out"
     small = ("--days", "2", "--epochs", "1", "--origins-each", "80", "--device", "cpu")
-    code, said = run("train", "--fleet", str(fleet), "--out", str(out), *small)
+    code, said = run("train", "--fleet", str(fleet), "--out", str(out), *small, "--upload")
     assert code == 0, said
+    assert "uploaded: pretrained/" in said
     assert "2.9 site-weeks, on cpu" in said
     assert "On zones held back its error is" in said
     artefact.load(out).verify_golden()
     code, said = run("train", "--fleet", str(fleet), "--out", str(out), *small)
     assert code == 2
     assert "an artefact never changes" in said
+
+
+def test_what_is_uploaded_is_an_artefact(tmp_path: Path) -> None:
+    """Every file, in a folder that its weights name; a second time changes nothing."""
+    storage = FolderStorage(tmp_path)
+    folder = upload(storage, FOLDER)
+    assert folder == upload(storage, FOLDER)
+    assert storage.list_folder("pretrained").folders == (folder.partition("/")[2],)
+    artefact.load(tmp_path / folder).verify_golden()
+
+
+def test_a_storage_that_does_not_answer_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is simulated or trained."""
+    login = tmp_path / "login"
+    login.write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    monkeypatch.setenv("HOTHOUSE_STORAGE__CREDENTIALS_FILE", str(login))
+    monkeypatch.setenv("HOTHOUSE_STORAGE__URL", "s3://nowhere")
+    monkeypatch.setenv("HOTHOUSE_STORAGE__ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("HOTHOUSE_STORAGE__RETRY_S", "0.1")
+    code, said = run("--out", str(tmp_path / "both"), "--sites", "1", "--upload")
+    assert code == 1
+    assert "does not answer" in said
+    assert not (tmp_path / "both").exists()
 
 
 @pytest.mark.parametrize(
