@@ -179,8 +179,8 @@ def test_a_stream_of_events_has_what_is_about_its_sites(system: System) -> None:
         return [*begun, *texts]
 
     *_, mine, nowhere, every = asyncio.run(run())
-    assert (mine.count(b"event: "), nowhere.count(b"event: "), every.count(b"event: ")) == (4, 2, 5), (
-        "with the system's health"
+    assert (mine.count(b"event: "), nowhere.count(b"event: "), every.count(b"event: ")) == (3, 1, 4), (
+        "how the system is stood in hello"
     )
     assert b"north-1" in mine
     assert OTHER.encode() not in mine + nowhere
