@@ -5,12 +5,16 @@ Standard library only: `make e2e-kubernetes` needs no more than Python, Docker a
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
 import subprocess
+import tempfile
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,11 @@ SYSTEM = ROOT / "tests/kubernetes/system"
 CHANGED = ROOT / "tests/kubernetes/changed"
 SERVERS = ROOT / "tests/kubernetes/servers"
 GREENHOUSE = ROOT / "tests/kubernetes/greenhouse"
+INNER_LOGS = {
+    "hothouse": "/var/lib/hothouse/logs/main.log",
+    "ray-head": "/tmp/ray/session_latest/logs/serve/controller*.log",
+}
+"""Component -> what it writes into files of its pod alone."""
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -50,17 +59,65 @@ def run(*command: str, text: str = "", timeout_s: float = 120.0) -> str:
     return done.stdout
 
 
+class _Unix(http.client.HTTPConnection):
+    """HTTP by a socket in the file system, which nobody else may open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=patience_s(30))
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
 class Cluster:
-    """One installation in the namespace ``hothouse``, and its servers in ``servers``."""
+    """One installation in the namespace ``hothouse``, and its servers in ``servers``.
+
+    What is asked again and again goes through one `kubectl proxy`: a start of `kubectl` takes a quarter of a second of
+    a processor, from which the parts of the system are to answer.
+    """
 
     def __init__(self) -> None:
         self._addresses: dict[tuple[str, str], str] = {}
+        self._folder = tempfile.TemporaryDirectory()
+        self._socket = Path(self._folder.name, "api")
+        command = ["kubectl", "proxy", f"--unix-socket={self._socket}"]
+        self._proxy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def close(self) -> None:
+        """End what this object has started."""
+        self._proxy.terminate()
+        self._proxy.wait()
+        self._folder.cleanup()
+
+    def get(self, path: str) -> Any:
+        """What the API server shows there; raises :class:`ClusterError`, also where it does not answer."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, made: Any) -> Any:
+        """Have the API server make an object; its answer. Raises as :meth:`get` does."""
+        return self._ask("POST", path, json.dumps(made))
+
+    def _ask(self, method: str, path: str, body: str | None) -> Any:
+        connection = _Unix(self._socket)
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ClusterError(f"{path}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status not in (http.HTTPStatus.OK, http.HTTPStatus.CREATED):
+            raise ClusterError(f"{path} is answered by {answer.status}: {said[-800:]}")
+        return json.loads(said)
 
     @property
     def name(self) -> str:
         """That of the Ray cluster and of the deployment that runs `hothouse up`; another after each upgrade."""
-        where = "jsonpath={.spec.selector.app\\.kubernetes\\.io/instance}"
-        return self.kubectl("-n", NAMESPACE, "get", "service", "hothouse-api", "-o", where)
+        return str(self._service(NAMESPACE, "hothouse-api")["selector"]["app.kubernetes.io/instance"])
 
     def kubectl(self, *arguments: str, text: str = "", timeout_s: float = 120.0) -> str:
         """Run `kubectl`; its standard output."""
@@ -83,15 +140,40 @@ class Cluster:
 
     def pods(self, selector: str = "", of: str = NAMESPACE) -> list[dict[str, Any]]:
         """The pods that a selector names, as the API server shows them; not those that end."""
-        found = json.loads(self.kubectl("-n", of, "get", "pods", "-l", selector, "-o", "json"))["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in self.all_pods(selector, of) if "deletionTimestamp" not in pod["metadata"]]
+
+    def all_pods(self, selector: str = "", of: str = NAMESPACE) -> list[dict[str, Any]]:
+        """The same, with those that end."""
+        named = urllib.parse.quote(selector)
+        found: list[dict[str, Any]] = self.get(f"/api/v1/namespaces/{of}/pods?labelSelector={named}")["items"]
+        return found
 
     def address(self, service: str, of: str = NAMESPACE) -> str:
         """The cluster's address of a service."""
         if (of, service) not in self._addresses:
-            told = self.kubectl("-n", of, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
-            self._addresses[of, service] = told
+            self._addresses[of, service] = str(self._service(of, service)["clusterIP"])
         return self._addresses[of, service]
+
+    def forget_addresses(self) -> None:
+        """All services are made anew."""
+        self._addresses.clear()
+
+    def check_volumes(self, least: int) -> None:
+        """Raise :class:`ClusterError` where nothing makes volumes, and those that wait for a claim are too few."""
+        classes = self.get("/apis/storage.k8s.io/v1/storageclasses")["items"]
+        marked = "storageclass.kubernetes.io/is-default-class"
+        default = [one for one in classes if one["metadata"].get("annotations", {}).get(marked) == "true"]
+        if [one["provisioner"] for one in default] != ["kubernetes.io/no-provisioner"]:
+            return
+        states = [one["status"]["phase"] for one in self.get("/api/v1/persistentvolumes")["items"]]
+        if states.count("Available") < least:
+            raise ClusterError(
+                f"{least} volumes are needed, and of {len(states)} only {states.count('Available')} wait for a claim: "
+                "empty those that are Released, and take away their spec.claimRef"
+            )
+
+    def _service(self, of: str, name: str) -> Any:
+        return self.get(f"/api/v1/namespaces/{of}/services/{name}")["spec"]
 
     def fetch(self, url: str) -> str:
         """What is answered there; raises ``OSError``, also for a problem answer."""
@@ -176,6 +258,11 @@ class Cluster:
                     except ClusterError:
                         continue  # it has not started, or has no earlier one
                     (folder / f"{name}{''.join(more)}.log").write_text(log)
+        for component, files in INNER_LOGS.items():
+            for pod in self.pods(f"app.kubernetes.io/component={component}"):
+                name = pod["metadata"]["name"]
+                with suppress(ClusterError):
+                    (folder / f"{name}-inner.log").write_text(self.exec(name, "sh", "-c", f"tail -n 500 {files}"))
 
     def _greenhouse(self, *command: str) -> str:
         return self.exec("simulator", *command, of=SERVERS_NAMESPACE, timeout_s=180)

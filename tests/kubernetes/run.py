@@ -53,6 +53,7 @@ LOGS = ROOT / "deploy" / "e2e-logs"
 SECRETS = ROOT / "deploy" / "secrets"
 ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
 FIRST_FORECAST_S = 240.0
+VOLUMES = 3  # claims of Redis, MLflow and Mosquitto
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
 AGAIN = "upgraded again"
 """Takes three minutes more, so it is only done where it is named: it waits until what was there before is gone."""
@@ -86,7 +87,7 @@ def main() -> int:
         if given.pretrain:
             _pretrain(cluster, report)
         if given.restore:
-            cluster = _restore(cluster, report)
+            _restore(cluster, report)
     except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
         held_up = isinstance(error, StackError | OSError)
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
@@ -96,6 +97,7 @@ def main() -> int:
             report.say(f"logs are in {LOGS.relative_to(ROOT)}")
         if not given.keep:
             _take_down(cluster, report)
+        cluster.close()
     _print(table)
     report.print()
     if folder := os.environ.get(FOLDER_VARIABLE):
@@ -105,6 +107,7 @@ def main() -> int:
 
 def _start(cluster: Cluster, report: Report) -> None:
     _take_down(cluster, report)  # of a run that was interrupted
+    cluster.check_volumes(VOLUMES)
     make_secrets()
     report.say("starting")
     began_s = time.monotonic()
@@ -120,7 +123,7 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
         if not cluster.ask("/models")["models"]:
             _learn(cluster, report, load)
         _see_the_ports(cluster, report)
-        _see_the_accounts(report)
+        _see_the_accounts(cluster, report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
         done += [("upgraded", 0, partial(upgrade, cluster, CHANGED)), (AGAIN, 0, partial(upgrade, cluster, SYSTEM))]
         wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
@@ -203,9 +206,9 @@ def _see_the_ports(cluster: Cluster, report: Report) -> None:
     report.check("Redis says nothing without TLS", not told, str(told))
 
 
-def _see_the_accounts(report: Report) -> None:
+def _see_the_accounts(cluster: Cluster, report: Report) -> None:
     """No pod may ask the API server for anything."""
-    found = rights()
+    found = rights(cluster.post)
     said = ", ".join(found) or f"{len(ACCOUNTS) * len(QUESTIONS)} questions of {len(ACCOUNTS)} accounts"
     report.check("no account may do anything", not found, said)
 
@@ -261,7 +264,7 @@ def _pretrain(cluster: Cluster, report: Report) -> None:
     report.check("a RayJob pre-trains, and the bucket has the artefact", found == FILES, said)
 
 
-def _restore(cluster: Cluster, report: Report) -> Cluster:
+def _restore(cluster: Cluster, report: Report) -> None:
     """The same forecasts and models after everything but Kafka's log was deleted. The greenhouse must be silent."""
     report.say("backing up")
     before = _known(cluster)
@@ -277,16 +280,15 @@ def _restore(cluster: Cluster, report: Report) -> Cluster:
         cluster.kubectl("create", "namespace", NAMESPACE)
         run(str(ROOT / "deploy/kubernetes/secrets.sh"), NAMESPACE)
         run(str(BACKUP), "--restore", folder, str(SYSTEM), timeout_s=600)
-    anew = Cluster()
-    until(lambda: set(anew.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
+    cluster.forget_addresses()
+    until(lambda: set(cluster.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
     # The retrainer reads one kind of model after the other, and last of all; what lacks then is told below.
     with suppress(TimeoutError):
-        until(lambda: len(anew.ask("/models")["models"]) >= len(before) - len(ZONES), "the list of models", 60)
-    took_s, after = time.monotonic() - began_s, _known(anew)
+        until(lambda: len(cluster.ask("/models")["models"]) >= len(before) - len(ZONES), "the list of models", 60)
+    took_s, after = time.monotonic() - began_s, _known(cluster)
     other = [f"{there} is {here} now" for there, here in zip_longest(before, after) if there != here]
     said = "; ".join([f"after {took_s:.0f} s", *(words[:400] for words in other)])
     report.check("restored into an empty cluster: the same forecasts", not other, said)
-    return anew
 
 
 def _known(cluster: Cluster) -> list[tuple[object, ...]]:
