@@ -454,6 +454,12 @@ class RaySettings(Section):
         description="So many replicas of the API, and so many that run the model, may be on one node of a cluster; 0: "
         "any number. With two of each and 1 the loss of a node leaves one of each.",
     )  # fmt: skip
+    api_resource: str = Field(
+        "",
+        pattern=r"^([a-z][a-z0-9_-]{0,30})?$",
+        description="Resource of Ray that some nodes of a cluster have: replicas of the API are put on those alone; "
+        "empty: on any node. Where these nodes have no CPUs, nothing else is put there.",
+    )
     keep_serving: bool = Field(
         False,
         description="On a cluster: the API goes on answering with what it knows when `hothouse up` has ended, until "

@@ -21,6 +21,7 @@ __all__ = ["api_host", "await_application", "check_nodes", "check_serve", "end_e
 _log = logging.getLogger(__name__)
 GONE_S = 60.0
 LOOK_S = 60.0
+TELL_EVERY_S = 30.0
 NODES_S = 120.0
 """How long a cluster may take until its first node with CPUs is there: on Kubernetes all start at once."""
 
@@ -61,12 +62,16 @@ def check_nodes(settings: Settings) -> None:
 
 def work_nodes() -> dict[str, str]:
     """The nodes that take work: id -> address. Heads and drivers' nodes offer no CPUs."""
+    return _nodes_with("CPU")
+
+
+def _nodes_with(resource: str) -> dict[str, str]:
     import ray
 
     return {
         str(node["NodeID"]): str(node["NodeManagerAddress"])
         for node in ray.nodes()
-        if node["Alive"] and node["Resources"].get("CPU", 0) > 0
+        if node["Alive"] and node["Resources"].get(resource, 0) > 0
     }
 
 
@@ -98,26 +103,29 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2) -> No
     """
     from ray import serve
 
-    most, waits = settings.ray.replicas_per_node, False
+    most, waits, tell_s = settings.ray.replicas_per_node, False, time.monotonic() + TELL_EVERY_S
     wanted = {"Api": settings.api.replicas, FORECASTER_DEPLOYMENT: settings.ray.forecaster_replicas}
+    where = {"Api": settings.ray.api_resource or "CPU", FORECASTER_DEPLOYMENT: "CPU"}
     while True:
         found = serve.status().applications.get(name)
         if found is not None and found.status == "RUNNING":
             return
         if found is not None and found.status == "DEPLOY_FAILED":
             raise RuntimeError(found.message)
-        room = len(work_nodes()) * most if most else max(wanted.values())
-        if found is not None and room < max(wanted.values()):
-            running = {
-                one: deployment.replica_states.get("RUNNING", 0) for one, deployment in found.deployments.items()
-            }
-            if room and all(running.get(one, 0) >= min(number, room) for one, number in wanted.items()):
+        states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}
+        room = {one: len(_nodes_with(where[one])) * most if most else number for one, number in wanted.items()}
+        if any(room[one] < number for one, number in wanted.items()):
+            running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}
+            if all(0 < min(number, room[one]) <= running[one] for one, number in wanted.items()):
                 return
             if not waits:
-                _log.warning(
-                    "the cluster has room for %d replicas of each kind; the others start when a node comes", room
-                )
+                counted = " and ".join(f"{count} of {one}" for one, count in room.items())
+                _log.warning("the cluster has room for %s; the others start when a node comes", counted)
             waits = True
+        if time.monotonic() > tell_s:
+            status = f"{found.status}, {found.message}" if found else "not there"
+            _log.warning("waiting for Ray Serve, which says of the application: %s; its replicas: %s", status, states)
+            tell_s += TELL_EVERY_S
         time.sleep(every_s)
 
 

@@ -167,14 +167,14 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
     operator, limits = _operator(settings), _limits(settings)
     made_of = _fingerprint(settings, operator, limits) if joins else None
 
-    def deployment(kind: Any, name: str, replicas: int, most_requests: int) -> Any:
+    def deployment(kind: Any, name: str, replicas: int, most_requests: int, needs: dict[str, Any]) -> Any:
         made = serve.deployment(
             kind,
             name=name,
             num_replicas=replicas,
             max_replicas_per_node=settings.ray.replicas_per_node or None if joins else None,
             max_ongoing_requests=most_requests,
-            ray_actor_options={"num_cpus": REPLICA_CPUS},
+            ray_actor_options=needs,
             health_check_period_s=2,
             health_check_timeout_s=10,
             graceful_shutdown_timeout_s=2,
@@ -183,8 +183,11 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
         made._version = made_of  # no option says it any more; None: new replicas at each start
         return made
 
-    forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
-    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512)
+    anywhere: dict[str, Any] = {"num_cpus": REPLICA_CPUS}
+    own = settings.ray.api_resource if joins else ""
+    apart = {"num_cpus": 0, "resources": {own: 0.001}} if own else anywhere
+    forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64, anywhere)
+    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512, apart)
     return api.bind(settings, forecaster.bind(settings, load), limits, operator)
 
 

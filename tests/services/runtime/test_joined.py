@@ -219,6 +219,21 @@ def test_a_start_waits_for_as_many_replicas_as_there_is_room_for(
     assert len(asked) == seen
 
 
+def test_the_api_has_room_on_nodes_of_its_own(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is lost, while all nodes that work are there: the start does not wait for it."""
+    own = load_settings(
+        data_dir=tmp_path, api={"replicas": 2},
+        ray={"address": "head:6379", "forecaster_replicas": 2, "replicas_per_node": 1, "api_resource": "api"},
+    )  # fmt: skip
+    cluster += [node("1", 2), node("2", 2), {**node("3", 0), "Resources": {"api": 1}}]
+    looks = [replicas("DEPLOYING", Api=1, Forecaster=1), replicas("DEPLOYING", Api=1, Forecaster=2)]
+    monkeypatch.setattr(serve, "status", lambda: looks.pop(0))
+    joined.await_application(own, "ours", every_s=0)
+    assert not looks
+
+
 def test_replicas_that_fail_stop_the_start(
     cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

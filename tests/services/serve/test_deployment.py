@@ -41,3 +41,19 @@ def test_a_start_like_the_one_before_leaves_replicas_of_a_cluster_as_they_are(tm
     assert version() == version()
     assert len({version(), version("b"), version(api={"rate_per_s": 7})}) == 3
     assert version(ray={}) is None
+
+
+@pytest.mark.parametrize(
+    ("ray", "options"),
+    [
+        ({"address": "head:6379", "api_resource": "api"}, {"num_cpus": 0, "resources": {"api": 0.001}}),
+        ({"address": "head:6379"}, {"num_cpus": 0.1}),
+        ({"api_resource": "api"}, {"num_cpus": 0.1}),
+    ],
+    ids=["nodes of its own", "any node", "no cluster"],
+)
+def test_the_api_is_put_where_its_resource_is(tmp_path: Path, ray: dict[str, object], options: object) -> None:
+    """On nodes that have it, and that need no CPUs; a runtime of our own has no such node."""
+    write_secret(tmp_path / OPERATOR_KEY_FILE)
+    api = build_app(load_settings(data_dir=tmp_path, ray=ray))._bound_deployment
+    assert {key: api.ray_actor_options.get(key) for key in ("num_cpus", "resources")} == {"resources": None, **options}  # type: ignore[dict-item]
