@@ -22,7 +22,7 @@ await() { # WHAT SELECTOR
     local limit=$((SECONDS + ${patience%s}))
     until [ -n "$(ready "$2")" ]; do
         ((SECONDS < limit)) || { say "$1 is not ready after ${patience}: apply.sh --abandon goes back" >&2; exit 1; }
-        sleep 1
+        sleep 2
     done
 }
 
@@ -62,7 +62,7 @@ case ${1:-} in
     k delete pod --selector "${old}" --grace-period=0 --force --ignore-not-found >/dev/null 2>&1 || true
     kind Deployment <<<"${rendered}" | apply
     await "hothouse" "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${next}"
-    await "its API" "ray.io/cluster=${next},ray.io/group=work"
+    await "its API" "ray.io/cluster=${next},ray.io/group=api"
     say "requests go to ${next}"
     apply <<<"${rendered}"
     sleep 10 # what was asked of the old one is answered

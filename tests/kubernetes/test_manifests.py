@@ -112,7 +112,7 @@ def test_images_are_never_pulled_anew_by_a_tag_that_moves(overlay: str) -> None:
 
 def test_policies_select_pods_that_there_are(overlay: str) -> None:
     """A policy or a budget for a label that nothing has protects nothing."""
-    labels = [{**label, **_ray(label)} for label in _labels(overlay)]
+    labels = [{**label, **_ray(name)} for name, label in _labels(overlay)]
     for one in objects(overlay):
         match one["kind"]:
             case "NetworkPolicy":
@@ -159,13 +159,16 @@ def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in found
 
 
-def _labels(overlay: str) -> list[dict[str, str]]:
-    return [template["metadata"]["labels"] for _, template in templates(overlay)]
+def _labels(overlay: str) -> list[tuple[str, dict[str, str]]]:
+    return [(name, template["metadata"]["labels"]) for name, template in templates(overlay)]
 
 
-def _ray(labels: dict[str, str]) -> dict[str, str]:
-    """What the operator adds."""
-    return {"ray.io/node-type": "head"} if labels["app.kubernetes.io/component"] == "ray-head" else {}
+def _ray(name: str) -> dict[str, str]:
+    """What the operator adds to the pods of a group."""
+    kind, _, group = name.partition(" ")
+    if not kind.startswith("Ray"):
+        return {}
+    return {"ray.io/node-type": "head"} if group == "head" else {"ray.io/node-type": "worker", "ray.io/group": group}
 
 
 def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
