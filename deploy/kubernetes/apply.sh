@@ -69,5 +69,12 @@ case ${1:-} in
     k delete deployment,raycluster "${now}" --wait=false >/dev/null
     say "${next} runs, and ${now} is being removed"
     ;;
-*) kubectl kustomize "$1" | sed "s/hothouse-a\b/${now:-hothouse-a}/g" | apply ;;
+*)
+    groups=$(k get raycluster "${now:-hothouse-a}" --ignore-not-found --output 'jsonpath={.spec.workerGroupSpecs[*].groupName}')
+    if [ -n "${groups}" ] && [[ " ${groups} " != *" api "* ]]; then
+        echo "the Ray cluster ${now} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2
+        exit 2
+    fi
+    kubectl kustomize "$1" | sed "s/hothouse-a\b/${now:-hothouse-a}/g" | apply
+    ;;
 esac

@@ -457,8 +457,8 @@ class RaySettings(Section):
     api_resource: str = Field(
         "",
         pattern=r"^([a-z][a-z0-9_-]{0,30})?$",
-        description="Resource of Ray that some nodes of a cluster have: replicas of the API are put on those alone; "
-        "empty: on any node. Where these nodes have no CPUs, nothing else is put there.",
+        description="Resource of Ray that some nodes of a cluster have one of, for a replica of the API, which is put "
+        "on no other node; empty: on any node. Where these nodes have no CPUs, nothing else is put there.",
     )
     keep_serving: bool = Field(
         False,

@@ -6,9 +6,11 @@ Only for ``ray.address``; a runtime of our own is :mod:`services.runtime`'s matt
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from services.config import Settings
 from services.errors import HothouseError, StartError
@@ -16,11 +18,15 @@ from services.installation import INSTALLATION_FILE, installation_of
 from services.messages import FORECASTER_DEPLOYMENT
 from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
-__all__ = ["api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run"]
+__all__ = ["BEGIN_S", "api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run", "within"]
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 GONE_S = 60.0
 LOOK_S = 60.0
+ENOUGH_S = 60.0
+BEGIN_S = 180.0
+STATUS_S = 60.0
 TELL_EVERY_S = 30.0
 NODES_S = 120.0
 """How long a cluster may take until its first node with CPUs is there: on Kubernetes all start at once."""
@@ -95,38 +101,66 @@ def check_serve(port: int, route: str, application: str) -> None:
             )
 
 
-def await_application(settings: Settings, name: str, every_s: float = 0.2) -> None:
-    """Return once the application runs, or as much of it as the nodes take (``ray.replicas_per_node``).
+def await_application(settings: Settings, name: str, every_s: float = 0.2, enough_s: float = ENOUGH_S) -> None:
+    """Return once the application runs, or as much of it as the nodes take (``ray.replicas_per_node``), or one replica
+    of each kind after ``enough_s``.
 
     Where a node is lost the rest must start, and does not wait for another one: Serve starts what is missing when that
-    comes. Raises ``RuntimeError`` where replicas fail.
+    comes. Nor does it wait for a replica that does not come up. Raises ``RuntimeError`` where replicas fail.
     """
     from ray import serve
 
-    most, waits, tell_s = settings.ray.replicas_per_node, False, time.monotonic() + TELL_EVERY_S
+    began_s, told, most = time.monotonic(), 0, settings.ray.replicas_per_node
     wanted = {"Api": settings.api.replicas, FORECASTER_DEPLOYMENT: settings.ray.forecaster_replicas}
     where = {"Api": settings.ray.api_resource or "CPU", FORECASTER_DEPLOYMENT: "CPU"}
     while True:
-        found = serve.status().applications.get(name)
+        found = within(serve.status, STATUS_S).applications.get(name)
         if found is not None and found.status == "RUNNING":
             return
         if found is not None and found.status == "DEPLOY_FAILED":
             raise RuntimeError(found.message)
         states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}
+        running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}
         room = {one: len(_nodes_with(where[one])) * most if most else number for one, number in wanted.items()}
-        if any(room[one] < number for one, number in wanted.items()):
-            running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}
-            if all(0 < min(number, room[one]) <= running[one] for one, number in wanted.items()):
-                return
-            if not waits:
-                counted = " and ".join(f"{count} of {one}" for one, count in room.items())
-                _log.warning("the cluster has room for %s; the others start when a node comes", counted)
-            waits = True
-        if time.monotonic() > tell_s:
-            status = f"{found.status}, {found.message}" if found else "not there"
+        short = any(room[one] < number for one, number in wanted.items())
+        if short and all(0 < min(number, room[one]) <= running[one] for one, number in wanted.items()):
+            _log.warning("the cluster has room for %s replicas; the others start when a node comes", room)
+            return
+        waited_s = time.monotonic() - began_s
+        status = f"{found.status}, {found.message}" if found else "not there"
+        if waited_s >= enough_s and all(running.values()):
+            _log.warning("some replicas run, and the start goes on. Ray Serve says: %s; %s", status, states)
+            return
+        if waited_s >= (told + 1) * TELL_EVERY_S:
             _log.warning("waiting for Ray Serve, which says of the application: %s; its replicas: %s", status, states)
-            tell_s += TELL_EVERY_S
+            told += 1
         time.sleep(every_s)
+
+
+def within(ask: Callable[[], T], limit_s: float) -> T:
+    """What the controller of Ray Serve answers; raises :class:`StartError` where it does not in that time.
+
+    Ray asks it without a limit, and waits for one that is being started again for as long as that takes.
+    """
+    answers, errors = list[T](), list[Exception]()
+
+    def asked() -> None:
+        try:
+            answers.append(ask())
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=asked, name="ask-serve", daemon=True)  # nobody waits for it at the end
+    thread.start()
+    thread.join(limit_s)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise StartError(
+            f"Ray Serve's controller on the cluster does not answer within {limit_s:g} s",
+            "Its log is on the cluster's head: session_latest/logs/serve/controller_….log.",
+        )
+    return answers[0]
 
 
 def _serve_details() -> dict[str, Any]:

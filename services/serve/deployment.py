@@ -36,7 +36,7 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 from services.runtime.ingress import encrypted, probe_ingress
-from services.runtime.joined import api_host, await_application, check_serve
+from services.runtime.joined import BEGIN_S, api_host, await_application, check_serve, within
 from services.runtime.named_actors import NamedActors
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
@@ -183,11 +183,13 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
         made._version = made_of  # no option says it any more; None: new replicas at each start
         return made
 
-    anywhere: dict[str, Any] = {"num_cpus": REPLICA_CPUS}
-    own = settings.ray.api_resource if joins else ""
-    apart = {"num_cpus": 0, "resources": {own: 0.001}} if own else anywhere
-    forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64, anywhere)
-    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512, apart)
+    forecaster_needs: dict[str, Any] = {"num_cpus": REPLICA_CPUS}
+    resource = settings.ray.api_resource if joins else ""
+    api_needs = {"num_cpus": 0, "resources": {resource: 1}} if resource else forecaster_needs
+    forecaster = deployment(
+        _ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64, forecaster_needs
+    )
+    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512, api_needs)
     return api.bind(settings, forecaster.bind(settings, load), limits, operator)
 
 
@@ -225,20 +227,27 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         port = free_port(host)
     elif not joins and _is_taken(host, port):
         raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
-    try:
+    application, route_prefix = app_name_of(settings), settings.api.route
+
+    def begin() -> None:
         serve.start(
             proxy_location="EveryNode",  # that has a replica: the loss of one leaves the others
             http_options={"host": host, "port": port, "request_timeout_s": 60},
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
-        application, route_prefix = app_name_of(settings), settings.api.route
         if joins:
             check_serve(port, route_prefix, application)
             target = serve.RunTarget(build_app(settings, load), name=application, route_prefix=route_prefix)
             serve.run_many([target], wait_for_applications_running=False)
-            await_application(settings, application)
         else:
             serve.run(build_app(settings, load), name=application, route_prefix=route_prefix)
+
+    try:
+        if joins:  # the controller of a cluster may be one that does not answer, for ever
+            within(begin, BEGIN_S)
+            await_application(settings, application)
+        else:
+            begin()
     except (RuntimeError, TimeoutError, OSError) as error:
         raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
     if settings.api.url:

@@ -110,7 +110,8 @@ def ready(cluster: Cluster, least: int) -> bool:
 def harm(cluster: Cluster, what: Harm) -> float:
     """Do it and wait for the recovery; how many seconds that took.
 
-    Recovered: as many pods as before are ready, and every zone's forecast is of a row that closed after the harm.
+    Recovered: as many pods as before are ready, and every zone's forecast is of a row that closed after the harm: the
+    first one may have been closed already, and not be forecast yet.
     """
     before, count = max(forecasts(cluster).values()), len(cluster.pods("app.kubernetes.io/name=hothouse"))
     pod = what.find(cluster)

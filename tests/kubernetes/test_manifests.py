@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from typing import Any
@@ -151,6 +152,29 @@ def test_a_job_finds_its_settings(overlay: str) -> None:
     for name, container in containers(overlay):
         for source in container.get("envFrom", ()):
             assert source["configMapRef"]["name"] in there, name
+
+
+def test_the_api_is_asked_where_its_replicas_are(overlay: str) -> None:
+    """What settings, worker group and service call it, and the port that a replica takes, belong together."""
+    found = {one["kind"]: one for one in objects(overlay) if one["kind"] == "RayCluster"}
+    if not found:
+        return
+    [group] = [one for one in found["RayCluster"]["spec"]["workerGroupSpecs"] if one["groupName"] == "api"]
+    [settings] = [
+        one["data"] for one in objects(overlay)
+        if one["kind"] == "ConfigMap" and one["metadata"]["name"].startswith("hothouse-settings")
+    ]  # fmt: skip
+    has = json.loads(json.loads(group["rayStartParams"]["resources"]))
+    assert has == {settings["HOTHOUSE_RAY__API_RESOURCE"]: 1}
+    assert group["rayStartParams"]["num-cpus"] == "0"
+    assert int(settings["HOTHOUSE_API__REPLICAS"]) == group["replicas"]
+    [service] = [one["spec"] for one in objects(overlay) if one["metadata"]["name"] == "hothouse-api"]
+    assert service["selector"]["ray.io/group"] == group["groupName"]
+    container = group["template"]["spec"]["containers"][0]
+    env = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    first, after = (int(env[f"RAY_SERVE_DIRECT_INGRESS_{end}_HTTP_PORT"]) for end in ("MIN", "MAX"))
+    [http] = [port["containerPort"] for port in container["ports"] if port["name"] == "http"]
+    assert [*range(first, after)] == [service["ports"][0]["targetPort"]] == [http]
 
 
 def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,6 +233,28 @@ def test_the_api_has_room_on_nodes_of_its_own(
     monkeypatch.setattr(serve, "status", lambda: looks.pop(0))
     joined.await_application(own, "ours", every_s=0)
     assert not looks
+
+
+def test_a_replica_that_does_not_come_up_holds_up_no_start(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while one of each kind is enough: the other may never come."""
+    cluster += [node("1", 2), node("2", 2)]
+    looks = [replicas("UNHEALTHY", Api=2, Forecaster=0), replicas("UNHEALTHY", Api=2, Forecaster=1)]
+    monkeypatch.setattr(serve, "status", lambda: looks.pop(0))
+    joined.await_application(two_of_each(tmp_path, 1), "ours", every_s=0, enough_s=0)
+    assert not looks
+
+
+def test_a_controller_that_does_not_answer_stops_the_start() -> None:
+    """Ray itself would wait for ever; an answer and an error pass."""
+    never = threading.Event()
+    with pytest.raises(StartError, match=r"does not answer within 0\.05 s"):
+        joined.within(never.wait, 0.05)
+    never.set()
+    assert joined.within(lambda: 7, 60) == 7
+    with pytest.raises(ZeroDivisionError):
+        joined.within(lambda: 1 // 0, 60)
 
 
 def test_replicas_that_fail_stop_the_start(

@@ -46,7 +46,7 @@ def test_a_start_like_the_one_before_leaves_replicas_of_a_cluster_as_they_are(tm
 @pytest.mark.parametrize(
     ("ray", "options"),
     [
-        ({"address": "head:6379", "api_resource": "api"}, {"num_cpus": 0, "resources": {"api": 0.001}}),
+        ({"address": "head:6379", "api_resource": "api"}, {"num_cpus": 0, "resources": {"api": 1}}),
         ({"address": "head:6379"}, {"num_cpus": 0.1}),
         ({"api_resource": "api"}, {"num_cpus": 0.1}),
     ],
