@@ -70,11 +70,12 @@ case ${1:-} in
     say "${next} runs, and ${now} is being removed"
     ;;
 *)
-    groups=$(k get raycluster "${now:-hothouse-a}" --ignore-not-found --output 'jsonpath={.spec.workerGroupSpecs[*].groupName}')
+    runs=${now:-hothouse-a}
+    groups=$(k get raycluster "${runs}" --ignore-not-found --output 'jsonpath={.spec.workerGroupSpecs[*].groupName}')
     if [ -n "${groups}" ] && [[ " ${groups} " != *" api "* ]]; then
-        echo "the Ray cluster ${now} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2
+        echo "the Ray cluster ${runs} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2
         exit 2
     fi
-    kubectl kustomize "$1" | sed "s/hothouse-a\b/${now:-hothouse-a}/g" | apply
+    kubectl kustomize "$1" | sed "s/hothouse-a\b/${runs}/g" | apply
     ;;
 esac

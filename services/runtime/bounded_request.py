@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
+
+from services.runtime.in_time import in_time
 
 if TYPE_CHECKING:
     import httpx  # `hothouse --help` must not pay for it
@@ -27,17 +27,8 @@ def ask_within(limit_s: float, ask: Callable[[httpx.Client], Answer]) -> Answer:
 
     # No redirect: the address is the one that was named. A key or a signed body would follow it.
     client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
-    answer: Future[Answer] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(ask(client))
-        except Exception as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=work, name="http-request", daemon=True).start()
     try:
-        return answer.result(timeout=limit_s)
+        return in_time(limit_s, lambda: ask(client), "http-request")
     except (httpx.TimeoutException, TimeoutError):
         raise TimeoutError(f"no answer within {limit_s:g} s") from None
     finally:

@@ -6,7 +6,6 @@ Only for ``ray.address``; a runtime of our own is :mod:`services.runtime`'s matt
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from services.config import Settings
 from services.errors import HothouseError, StartError
 from services.installation import INSTALLATION_FILE, installation_of
 from services.messages import FORECASTER_DEPLOYMENT
+from services.runtime.in_time import in_time
 from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
 __all__ = ["BEGIN_S", "api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run", "within"]
@@ -142,25 +142,13 @@ def within(ask: Callable[[], T], limit_s: float) -> T:
 
     Ray asks it without a limit, and waits for one that is being started again for as long as that takes.
     """
-    answers, errors = list[T](), list[Exception]()
-
-    def asked() -> None:
-        try:
-            answers.append(ask())
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=asked, name="ask-serve", daemon=True)  # nobody waits for it at the end
-    thread.start()
-    thread.join(limit_s)
-    if errors:
-        raise errors[0]
-    if not answers:
+    try:
+        return in_time(limit_s, ask, "ask-serve")
+    except TimeoutError as error:
         raise StartError(
             f"Ray Serve's controller on the cluster does not answer within {limit_s:g} s",
             "Its log is on the cluster's head: session_latest/logs/serve/controller_….log.",
-        )
-    return answers[0]
+        ) from error
 
 
 def _serve_details() -> dict[str, Any]:

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +25,7 @@ from services.errors import StartError
 from services.installation import app_name_of, namespace_of
 from services.key_file import write_secret
 from services.runtime.certificate import Certificate
+from services.runtime.in_time import in_time
 from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
@@ -237,10 +239,9 @@ def _shutdown_serve() -> None:
 
 def _within(patience_s: float, action: Callable[[], Any]) -> None:
     """Wait for ``action`` no longer than this; what comes after it ends what it has left."""
-    worker = threading.Thread(target=_quietly, args=(action,), name="clean-up", daemon=True)
-    worker.start()
-    worker.join(patience_s)
-    if worker.is_alive():
+    try:
+        in_time(patience_s, partial(_quietly, action), "clean-up")
+    except TimeoutError:
         _log.warning("a clean-up step took longer than %g s; going on without it", patience_s)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compose.stack import INSIDE, ROOT, StackError
+from tests.compose.waiting import until
 from tests.patience import patience_s
 
 __all__ = [
@@ -85,6 +86,7 @@ class Cluster:
         self._socket = Path(self._folder.name, "api")
         command = ["kubectl", "proxy", f"--unix-socket={self._socket}"]
         self._proxy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self._socket.exists, "kubectl proxy listens", 30)
 
     def close(self) -> None:
         """End what this object has started."""

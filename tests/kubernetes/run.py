@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -92,12 +92,12 @@ def main() -> int:
         held_up = isinstance(error, StackError | OSError)
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
     finally:
-        if report.failed:
-            cluster.keep_logs(LOGS)
-            report.say(f"logs are in {LOGS.relative_to(ROOT)}")
-        if not given.keep:
-            _take_down(cluster, report)
-        cluster.close()
+        with closing(cluster):
+            if report.failed:
+                cluster.keep_logs(LOGS)
+                report.say(f"logs are in {LOGS.relative_to(ROOT)}")
+            if not given.keep:
+                _take_down(cluster, report)
     _print(table)
     report.print()
     if folder := os.environ.get(FOLDER_VARIABLE):
