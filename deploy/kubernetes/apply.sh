@@ -17,12 +17,21 @@ kind() { # the documents of that kind, of those on standard input
 ready() { # SELECTOR: the pods whose first container is ready
     k get pods --selector "$1" --output 'jsonpath={.items[?(@.status.containerStatuses[0].ready==true)].metadata.name}'
 }
-await() { # WHAT SELECTOR
+await() { # WHAT SELECTOR: one pod is enough
     say "waiting for $1"
     local limit=$((SECONDS + ${patience%s}))
     until [ -n "$(ready "$2")" ]; do
         ((SECONDS < limit)) || { say "$1 is not ready after ${patience}: apply.sh --abandon goes back" >&2; exit 1; }
         sleep 2
+    done
+}
+await_all() { # WHAT SELECTOR: every pod, for a minute; then those that there are have to do
+    await "$@"
+    local limit=$((SECONDS + 60)) pods
+    pods=$(k get pods --selector "$2" --output name | wc -l)
+    until [ "$(ready "$2" | wc -w)" -ge "${pods}" ]; do
+        ((SECONDS < limit)) || { say "$1: $(ready "$2" | wc -w) of ${pods} pods are ready; going on" >&2; return 0; }
+        sleep 1
     done
 }
 
@@ -62,7 +71,7 @@ case ${1:-} in
     k delete pod --selector "${old}" --grace-period=0 --force --ignore-not-found >/dev/null 2>&1 || true
     kind Deployment <<<"${rendered}" | apply
     await "hothouse" "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${next}"
-    await "its API" "ray.io/cluster=${next},ray.io/group=api"
+    await_all "its API" "app.kubernetes.io/instance=${next},app.kubernetes.io/component=ray-api"
     say "requests go to ${next}"
     apply <<<"${rendered}"
     sleep 10 # what was asked of the old one is answered

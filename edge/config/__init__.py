@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edge.config.addresses import Host, HttpUrl, ListenHost
+from edge.config.forms import of_form
 from edge.config.log_location import kafka_options, log_address, read_secret
 from edge.config.sections import (
     GatewaySettings,
@@ -27,5 +28,5 @@ from edge.config.settings import (
 __all__ = [
     "EdgeSettings", "GatewaySettings", "Host", "HttpUrl", "KafkaSettings", "ListenHost", "LogSettings", "LogsSettings",
     "MqttSettings", "Section", "SettingsError", "StreamSettings", "UplinkSettings", "child_environment", "environment",
-    "gateway_settings", "kafka_options", "log_address", "read_secret", "read_settings", "stray_variables",
+    "gateway_settings", "kafka_options", "log_address", "of_form", "read_secret", "read_settings", "stray_variables",
 ]  # fmt: skip

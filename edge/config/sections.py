@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from edge.config.addresses import Host, ListenHost, Server
+from edge.config.forms import of_form
 
 __all__ = [
     "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
@@ -52,9 +53,8 @@ class MqttSettings(Section):
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
     client_id: str = Field("hothouse-gateway", min_length=1, description="Names the gateway's persistent session.")
-    share: str = Field(
+    share: Annotated[str, of_form(r"[^/+#\s]*", "one level of a topic such as gateways, or empty")] = Field(
         "",
-        pattern=r"^[^/+#\s]*$",
         description="Gateways with the same name split the messages among them; each needs its own client id.",
     )
     topics: str = Field(
@@ -89,9 +89,8 @@ class KafkaSettings(Section):
     """Kafka, if log.kind is kafka."""
 
     servers: tuple[Server, ...] = Field((), description="Bootstrap servers, each host:port.")
-    topic: str = Field(
+    topic: Annotated[str, of_form(r"[A-Za-z0-9._-]{1,200}", "a topic's name such as hothouse.samples")] = Field(
         "hothouse",
-        pattern=r"^[A-Za-z0-9._-]{1,200}$",
         description="Topic of the log; facts about it are in TOPIC.meta.",
     )
     direct_topic: str = Field("", description="Topic that sites write samples to themselves; empty: none.")

@@ -15,7 +15,7 @@ from services.alert.retained_alerts import Message, RetainedAlerts
 from services.alert.webhook import Webhook
 from services.config import Settings
 from services.errors import ConfigError
-from services.runtime.repeating import Repeating
+from services.runtime.threads.repeating import Repeating
 from services.store.storage import Storage, storage_of
 
 if TYPE_CHECKING:

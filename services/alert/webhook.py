@@ -22,7 +22,7 @@ import msgspec
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.messages import ShownAlert
-from services.runtime.bounded_request import ask_within
+from services.runtime.threads.bounded_request import ask_within
 
 if TYPE_CHECKING:
     import httpx  # `hothouse --help` must not pay for it

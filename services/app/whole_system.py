@@ -39,8 +39,8 @@ from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.ray_logs import PRUNE_EVERY_S
-from services.runtime.repeating import Repeating
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
+from services.runtime.threads.repeating import Repeating
 from services.store.backup import RESTORING
 from services.store.storage import storage_of
 from services.store.storage.owners import OwnersInStorage

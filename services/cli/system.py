@@ -16,7 +16,7 @@ from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
-from services.runtime.repeating import Repeating
+from services.runtime.threads.repeating import Repeating
 
 __all__ = ["register"]
 

@@ -2,86 +2,43 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import zoneinfo
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from edge.config import Host, HttpUrl, ListenHost, Section
 from edge.wire.plan import METRICS_OF
-from edge.wire.topic import is_name
 from edge.wire.vocabulary import VOCABULARY
 from models.families import FAMILIES
+from services.config.texts import (
+    ApiRoute,
+    BucketUrl,
+    CollectorUrl,
+    CronExpression,
+    DiscoveryPrefix,
+    MailAddress,
+    Name,
+    Origin,
+    ProxyAddress,
+    RayResource,
+    ServerUrl,
+    TimeZone,
+    WebAddress,
+    WebUrl,
+    ZoneOrAll,
+)  # fmt: skip
 
 __all__ = [
     "AlertSettings", "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings",
     "RaySettings", "SiteSettings", "StorageSettings", "TracesSettings", "WeatherSettings",
 ]  # fmt: skip
 
-CRON_FIELDS = 5
 VARIABLES = {
     "temperature_2m": "out_temp_c", "relative_humidity_2m": "out_rh_pct", "shortwave_radiation": "out_radiation_w_m2",
     "wind_speed_10m": "wind_m_s", "wind_direction_10m": "wind_dir_deg",
 }  # fmt: skip
-
-
-def _time_zone(value: str) -> str:
-    try:
-        zoneinfo.ZoneInfo(value)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("must be an IANA time zone such as Europe/Amsterdam") from error
-    return value
-
-
-def _cron_expression(value: str) -> str:
-    """Empty, or five fields that some minute of the next fifty years fits."""
-    words = "must be minute, hour, day of the month, month and day of the week, such as 0 3 * * * for three each night"
-    if not value:
-        return value
-    if len(value.split()) != CRON_FIELDS:  # CronSim takes seconds, too
-        raise ValueError(words)
-    try:
-        if next(CronSim(value, datetime.now(UTC)), None) is None:
-            raise ValueError("names no day that there is")
-    except CronSimError as error:
-        raise ValueError(f"{words} ({str(error).lower()})") from error
-    return value
-
-
-def _network(value: str) -> str:
-    try:
-        return str(ipaddress.ip_network(value))
-    except ValueError as error:
-        raise ValueError("it is no address, and no network such as 10.0.7.0/24") from error
-
-
-def _name(value: str) -> str:
-    if not is_name(value):
-        raise ValueError("must be a name as in a topic: letters, digits, '_', '.', '-', at most 64")
-    return value
-
-
-def _zone_or_all(value: str) -> str:
-    return value if value == "*" else _name(value)
-
-
-def _mail_address(value: str) -> str:
-    if not re.fullmatch(r"[^\s@,;<>]+@[^\s@,;<>]+", value):
-        raise ValueError("must be an address such as grower@example.org")
-    return value
-
-
-Name = Annotated[str, AfterValidator(_name)]
-ZoneOrAll = Annotated[str, AfterValidator(_zone_or_all)]
-MailAddress = Annotated[str, AfterValidator(_mail_address)]
-ProxyAddress = Annotated[str, AfterValidator(_network)]
-TimeZone = Annotated[str, AfterValidator(_time_zone)]
-CronExpression = Annotated[str, AfterValidator(_cron_expression)]
 
 
 class ForecastSettings(Section):
@@ -257,8 +214,8 @@ class InfluxSettings(Section):
 class HomeAssistantSettings(Section):
     """Zones as devices of Home Assistant, by its MQTT discovery; off while prefix is empty."""
 
-    prefix: str = Field(
-        "", pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64})*)?$",
+    prefix: DiscoveryPrefix = Field(
+        "",
         description="Home Assistant's discovery prefix, `homeassistant` unless you changed it there; empty: nothing "
         "is announced.",
     )  # fmt: skip
@@ -269,13 +226,13 @@ class ApiSettings(Section):
 
     host: ListenHost = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
-    route: str = Field(
-        "/", pattern=r"^/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?$",
+    route: ApiRoute = Field(
+        "/",
         description="Path of the API; installations on one Ray cluster need one each. The page needs "
         "`/`.",
     )  # fmt: skip
-    url: str = Field(
-        "", pattern=r"^(https?://[^\s/?#]+)?$",
+    url: ServerUrl = Field(
+        "",
         description="Where the API is reached, such as http://front:8000, where a balancer stands before a cluster; "
         "empty: where it listens, on a cluster on the head node.",
     )  # fmt: skip
@@ -290,7 +247,7 @@ class ApiSettings(Section):
         "ten seconds.",
     )
     tls_key_file: Path | None = Field(None, description="The certificate's key, in PEM, without a passphrase.")
-    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+$")], ...] = Field(
+    cors_origins: tuple[Origin, ...] = Field(
         (),
         description="Origins, such as https://office.example.org, whose pages may ask the API; none: only its own "
         "page.",
@@ -325,8 +282,8 @@ class ApiSettings(Section):
 class WeatherSettings(Section):
     """Where `hothouse weather` gets its forecasts from."""
 
-    url: str = Field(
-        "https://api.open-meteo.com/v1/forecast", pattern=r"^https?://[^\s]+$",
+    url: WebUrl = Field(
+        "https://api.open-meteo.com/v1/forecast",
         description="Address of a service that answers as Open-Meteo does.",
     )  # fmt: skip
     source: str = Field(
@@ -359,9 +316,7 @@ class AlertSettings(Section):
     )
     mqtt: bool = Field(True, description="Each alert stands retained on a topic of its own.")
     mqtt_clear_min: float = Field(60, ge=0, description="Minutes after which a resolved alert leaves its topic.")
-    webhook_url: str = Field(
-        "", pattern=r"^(https?://[^\s]+)?$", description="Address that changes are posted to; empty: none is."
-    )
+    webhook_url: WebAddress = Field("", description="Address that changes are posted to; empty: none is.")
     webhook_secret_file: Path | None = Field(None, description="File with the secret that signs; none: unsigned.")
     webhook_severity: Literal["info", "warning", "critical"] = Field(
         "info", description="The least severity that is posted."
@@ -382,8 +337,8 @@ class AlertSettings(Section):
 class TracesSettings(Section):
     """Traces of steps and requests, as OpenTelemetry's spans; off while endpoint is empty."""
 
-    endpoint: str = Field(
-        "", pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$",
+    endpoint: CollectorUrl = Field(
+        "",
         description="Collector that takes OTLP over HTTP, such as http://collector:4318; spans go to `/v1/traces` "
         "there. Wants the extra `traces`.",
     )  # fmt: skip
@@ -406,14 +361,13 @@ class ClientSettings(Section):
 class StorageSettings(Section):
     """Where all is kept that outlives a process, but for a log in a file: history, snapshots, models and more."""
 
-    url: str = Field(
-        "", pattern=r"^((s3|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?)?$",
+    url: BucketUrl = Field(
+        "",
         description="Bucket, or container, and a folder in it: `s3://BUCKET/FOLDER` or `az://…`; empty: the folder "
         "`storage` of the data folder. Not yet `gs://`, which compares versions in another way.",
     )  # fmt: skip
-    endpoint: str = Field(
+    endpoint: WebAddress = Field(
         "",
-        pattern=r"^(https?://[^\s]+)?$",
         description="Address of the server, where it is not the cloud's own, such as http://minio:9000.",
     )
     region: str = Field("", description="Region of the bucket (S3); empty: as the environment says, or us-east-1.")
@@ -454,9 +408,8 @@ class RaySettings(Section):
         description="So many replicas of the API, and so many that run the model, may be on one node of a cluster; 0: "
         "any number. With two of each and 1 the loss of a node leaves one of each.",
     )  # fmt: skip
-    api_resource: str = Field(
+    api_resource: RayResource = Field(
         "",
-        pattern=r"^([a-z][a-z0-9_-]{0,30})?$",
         description="Resource of Ray that some nodes of a cluster have one of, for a replica of the API, which is put "
         "on no other node; empty: on any node. Where these nodes have no CPUs, nothing else is put there.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from services.runtime.repeating import Repeating
+from services.runtime.threads.repeating import Repeating
 
 __all__ = ["MemoryWatch", "total_pss_mb"]
 

@@ -15,7 +15,7 @@ from services.config import Settings
 from services.errors import HothouseError, StartError
 from services.installation import INSTALLATION_FILE, installation_of
 from services.messages import FORECASTER_DEPLOYMENT
-from services.runtime.in_time import in_time
+from services.runtime.threads.in_time import in_time
 from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
 __all__ = ["BEGIN_S", "api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run", "within"]

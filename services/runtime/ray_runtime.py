@@ -25,12 +25,12 @@ from services.errors import StartError
 from services.installation import app_name_of, namespace_of
 from services.key_file import write_secret
 from services.runtime.certificate import Certificate
-from services.runtime.in_time import in_time
 from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
 from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
 from services.runtime.ray_logs import prune_logs
+from services.runtime.threads.in_time import in_time
 
 __all__ = ["RayRuntime"]
 

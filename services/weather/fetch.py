@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.runtime.bounded_request import ask_within
+from services.runtime.threads.bounded_request import ask_within
 from services.weather.open_meteo import WeatherError
 
 if TYPE_CHECKING:

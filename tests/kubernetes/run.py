@@ -167,7 +167,7 @@ def _take_down(cluster: Cluster, report: Report) -> None:
     cluster.kubectl("-n", NAMESPACE, "delete", "rayjob,raycluster,deployment", "--all", *at_once)
     cluster.kubectl("delete", "namespace", SERVERS_NAMESPACE, *at_once)
     # Nobody is to be served any more: nodes need not be drained.
-    of_work = ("pod", "-l", "app.kubernetes.io/component in (ray-worker, hothouse)", "--grace-period=1")
+    of_work = ("pod", "-l", "app.kubernetes.io/component in (ray-worker, ray-api, hothouse)", "--grace-period=1")
     cluster.kubectl("-n", NAMESPACE, "delete", *of_work, *at_once)
     cluster.kubectl("-n", NAMESPACE, "delete", "raycluster", "--all", "--ignore-not-found", timeout_s=400)
     for namespace in (NAMESPACE, SERVERS_NAMESPACE):

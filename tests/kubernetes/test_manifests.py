@@ -169,7 +169,9 @@ def test_the_api_is_asked_where_its_replicas_are(overlay: str) -> None:
     assert group["rayStartParams"]["num-cpus"] == "0"
     assert int(settings["HOTHOUSE_API__REPLICAS"]) == group["replicas"]
     [service] = [one["spec"] for one in objects(overlay) if one["metadata"]["name"] == "hothouse-api"]
-    assert service["selector"]["ray.io/group"] == group["groupName"]
+    labels = group["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+    assert labels["app.kubernetes.io/component"] == "ray-api"
     container = group["template"]["spec"]["containers"][0]
     env = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     first, after = (int(env[f"RAY_SERVE_DIRECT_INGRESS_{end}_HTTP_PORT"]) for end in ("MIN", "MAX"))

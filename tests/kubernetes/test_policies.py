@@ -34,7 +34,7 @@ def test_a_namespace_gets_what_its_label_says(overlay: str) -> None:
     dashboard, whether Helm installed it or not.
     """
     there = parts(overlay)
-    api = {("ray-worker", 8000)} & {(part, 8000) for part in there}
+    api = {("ray-api", 8000)} & {(part, 8000) for part in there}
     watched = reached(overlay, {"hothouse/monitoring": "true"}, {}) - {("mosquitto", 8883)}
     assert watched == api | {(part, 9108 if part == "gateway" else 8080) for part in there if part not in NO_FIGURES}
     readers = reached(overlay, {"hothouse/reads": "true"}, {}) - {("mosquitto", 8883)}

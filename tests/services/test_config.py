@@ -107,7 +107,8 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[mqtt]\nhost = 'mqtt://broker'\n", ("mqtt.host", "mqtt://broker", "a port has a setting")),
         ("[mqtt]\nhost = 'my broker'\n", ("mqtt.host", "my broker", "broker.example.org")),
         ("[mqtt]\nclient_id = ''\n", ("mqtt.client_id", "at least 1")),
-        ("[mqtt]\nshare = 'a/b'\n", ("mqtt.share", "a/b")),
+        ("[mqtt]\nshare = 'a/b'\n", ("mqtt.share", "a/b", "such as gateways")),
+        ("[kafka]\ntopic = 'a b'\n", ("kafka.topic", "a b", "such as hothouse.samples")),
         ("[kafka]\nservers = ['']\n", ("kafka.servers.0", "host:port")),
         ("[kafka]\nservers = ['a:9092', 'b:90920']\n", ("kafka.servers.1", "b:90920", "host:port")),
         ("[kafka]\nservers = ['a']\n", ("kafka.servers.0", "'a'", "host:port")),
@@ -123,6 +124,16 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[[sites]]\nname = 's'\nrepeat_setpoints = ['a b']\n", ("sites.0.repeat_setpoints.0", "a b", "topic")),
         ("[[sites]]\nname = 's'\nzone_labels = {'a/b' = 'B'}\n", ("sites.0.zone_labels", "a/b", "topic")),
         ("[[sites]]\nname = 's'\nprimary = {air_temp_c = ''}\n", ("sites.0.primary.air_temp_c", "topic")),
+        ("[home_assistant]\nprefix = 'a//b'\n", ("home_assistant.prefix", "a//b", "such as homeassistant")),
+        ("[api]\nroute = 'north'\n", ("api.route", "north", "such as /north")),
+        ("[api]\nurl = 'front:8000'\n", ("api.url", "front:8000", "such as http://front:8000")),
+        ("[api]\ncors_origins = ['office']\n", ("api.cors_origins.0", "such as https://office.example.org")),
+        ("[weather]\nurl = ''\n", ("weather.url", "such as https://weather.example.org/v1/forecast")),
+        ("[alerts]\nwebhook_url = 'hook'\n", ("alerts.webhook_url", "hook", "such as https://example.org/path")),
+        ("[traces]\nendpoint = 'a:4318'\n", ("traces.endpoint", "a:4318", "such as http://collector:4318")),
+        ("[storage]\nurl = 'gs://b/f'\n", ("storage.url", "gs://b/f", "such as s3://my-bucket/greenhouse")),
+        ("[storage]\nendpoint = 'minio'\n", ("storage.endpoint", "minio", "such as https://example.org/path")),
+        ("[ray]\napi_resource = 'A!'\n", ("ray.api_resource", "A!", "such as api")),
     ],
 )
 def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
@@ -133,6 +144,7 @@ def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
     assert [part for part in said if part not in told] == []
     assert caught.value.exit_code == 2
     assert "\n" not in told
+    assert "pattern" not in told
     assert "secret" not in told.replace("secrets", "")
 
 

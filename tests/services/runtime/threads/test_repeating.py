@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from services.runtime.repeating import Repeating
+from services.runtime.threads.repeating import Repeating
 from tests.patience import until
 
 

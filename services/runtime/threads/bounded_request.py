@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from services.runtime.in_time import in_time
+from services.runtime.threads.in_time import in_time
 
 if TYPE_CHECKING:
     import httpx  # `hothouse --help` must not pay for it

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from services.runtime.bounded_request import ask_within
+from services.runtime.threads.bounded_request import ask_within
 
 
 def test_what_is_asked_is_returned_and_what_is_raised_is_raised() -> None:
