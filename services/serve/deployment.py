@@ -48,6 +48,7 @@ from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState
+from services.serve.loop_watch import watch_loop
 from services.serve.model_pointer import ModelPointer
 from services.store.storage import StorageAddress, address_of, fetch_folder
 from services.tracing import open_spans
@@ -309,6 +310,7 @@ class _ApiReplica:
 
         replica = f"api-{serve.get_replica_context().replica_id.unique_id}"
         log_to_file(settings.logs_dir, replica, settings.logs.format, settings.logs.level)
+        watch_loop()
         keys = _keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()

@@ -37,6 +37,7 @@ GREENHOUSE = ROOT / "tests/kubernetes/greenhouse"
 INNER_LOGS = {
     "hothouse": "/var/lib/hothouse/logs/main.log",
     "ray-head": "/tmp/ray/session_latest/logs/serve/controller*.log",
+    "ray-api": "/var/lib/hothouse/logs/api-*.log",
 }
 """Component -> what it writes into files of its pod alone."""
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
