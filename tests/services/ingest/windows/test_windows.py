@@ -154,6 +154,18 @@ def test_late_and_duplicate_samples_change_no_row() -> None:
     assert letter.topic == "hothouse/v1/demo/z1/climate/sample"
 
 
+def test_a_gateway_whose_clock_is_ahead_harms_only_its_silent_site() -> None:
+    """Its rows close as far ahead, and no further: what devices measure until then is late, and told."""
+    w, ahead_ms = windows(), 12 * STEP
+    w.feed([record(0, [sample(T0, 1)]), record(1, [sample(T0, 1, site="other")])])
+    w.feed([tick(2 + n, T0 + LATE + IDLE + ahead_ms + n * IDLE // 2) for n in range(3)])
+    assert (w.watermark_ms("demo"), w.watermark_ms("other")) == (T0 + ahead_ms, T0 - STEP)
+    late = w.feed([record(5, [sample(T0 + ahead_ms, 2)])])
+    assert (late.late, late.accepted) == (1, 0)
+    assert late.dead_letters[0].detail.endswith(f"rows are closed up to {T0 + ahead_ms}")
+    assert w.feed([record(6, [sample(T0 + ahead_ms + 1, 3)])]).accepted == 1
+
+
 def test_a_silent_site_closes_by_ticks() -> None:
     """Receive time closes rows once ticks went by for the idle time without new event time."""
     w = windows()
