@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +53,8 @@ same.
 """
 
 MAX_PLAN_BYTES = 256 * 1024
+MAX_SOURCE_LENGTH = 64
+
 MAX_POINTS = 8_000
 """Points of a plan, of all its metrics: 15 days of eight metrics each half hour are fewer."""
 
@@ -106,7 +108,7 @@ class DecodedPlan(msgspec.Struct, frozen=True):
 
 class _Message(msgspec.Struct):
     issued: int
-    source: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    source: str
     values: dict[str, msgspec.Raw]
     kind: str | None = None
 
@@ -195,7 +197,8 @@ def _together(wrong: list[Any]) -> tuple[str, str]:
 
 def _check_issue(message: _Message, receive_ms: int) -> None:
     issued, meant = message.issued, hints.of_time(message.issued, receive_ms, FUTURE_TOLERANCE_MS)
-    if not message.source.isprintable() or message.source != message.source.strip():
+    source = message.source
+    if not 1 <= len(source) <= MAX_SOURCE_LENGTH or not source.isprintable() or source != source.strip():
         raise _RefusedError("malformed", "source must be 1 to 64 characters that can be printed")
     if issued > receive_ms + FUTURE_TOLERANCE_MS:
         raise _RefusedError("future_ts", f"issued {issued} is {issued - receive_ms} ms after its receive time{meant}")
@@ -264,10 +267,9 @@ def _checked(name: str, path: list[tuple[int, float]], kind: PlanKind, issued_ms
         before = valid_ms
     first_ms, last_ms = path[0][0], path[-1][0]
     if last_ms > issued_ms + LONGEST_AHEAD_MS:
-        days = (last_ms - issued_ms) / DAY_MS
         meant = hints.of_time(last_ms, issued_ms, LONGEST_AHEAD_MS)
-        words = f"{name} at {_iso(last_ms)} is {days:.0f} days after the issue, at most 15{meant}"
-        raise _RefusedError("too_far_ahead", words)
+        allowed = f"at most 15 days after the issue, until {_iso(issued_ms + LONGEST_AHEAD_MS)}"
+        raise _RefusedError("too_far_ahead", f"{name} at {_iso(last_ms)} is too far ahead: {allowed}{meant}")
     held_ms = SETPOINT_HOLD_MS if kind == "setpoint" else 0
     if last_ms + held_ms <= receive_ms:
         meant = hints.of_time(last_ms, issued_ms, LONGEST_AHEAD_MS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -40,6 +41,7 @@ def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values
     header = [name.strip() for name in next(rows, [])]
     _check_header(header, zone)
     found: dict[str, Values] = {}
+    lines_of: dict[tuple[str, str, int], int] = {}  # zone, metric and time -> the line that says it
     for number, row in enumerate(rows, start=2):
         if number > MAX_ROWS:
             raise PlanFileError(f"it has more than {MAX_ROWS} lines")
@@ -52,6 +54,9 @@ def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values
         if not (whom == "_site" or is_name(whom)):
             raise PlanFileError(f"line {number}: {whom!r} names no zone")
         for metric, value in _values(cells, number):
+            before = lines_of.setdefault((whom, metric, valid_ms), number)
+            if before != number:
+                raise PlanFileError(f"lines {before} and {number} both say what {metric} of {whom} is at the same time")
             found.setdefault(whom, {}).setdefault(metric, []).append((valid_ms, value))
     if not found:
         raise PlanFileError("it says nothing: no line has a value")
@@ -63,6 +68,8 @@ def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values
 
 def _check_header(header: list[str], zone: str) -> None:
     known = [name for names in METRICS_OF.values() for name in names]
+    if not any(header):
+        raise PlanFileError("it is empty, or its first line is: that must name the columns, `time` among them")
     if "time" not in header:
         raise PlanFileError(
             f"its first line must name the columns, `time` among them; it has {', '.join(header)[:200]}"
@@ -82,12 +89,16 @@ def _check_header(header: list[str], zone: str) -> None:
 
 def _values(cells: Mapping[str, str], number: int) -> Iterator[tuple[str, float]]:
     for metric, cell in cells.items():
-        if cell:
-            try:
-                yield metric, float(cell)
-            except ValueError:
-                meant = "; write it with a point" if "," in cell else ""
-                raise PlanFileError(f"line {number}: {metric} is {cell[:40]!r}, not a number{meant}") from None
+        if not cell:
+            continue
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            meant = "; write it with a point" if "," in cell else ""
+            raise PlanFileError(f"line {number}: {metric} is {cell[:40]!r}, not a number{meant}")
+        yield metric, value
 
 
 def _time_ms(text: str, clock: ZoneInfo, number: int) -> int:
@@ -96,9 +107,13 @@ def _time_ms(text: str, clock: ZoneInfo, number: int) -> int:
     except ValueError:
         example = "2026-03-01T22:00, or with its offset 2026-03-01T22:00+01:00"
         raise PlanFileError(f"line {number}: {text[:40]!r} is no time such as {example}") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=clock)
-        offset = time.utcoffset() or timedelta(0)
-        if (time - offset).replace(tzinfo=UTC).astimezone(clock).replace(tzinfo=None) != time.replace(tzinfo=None):
-            raise PlanFileError(f"line {number}: there is no {text} on the site's clock, which goes forward then")
-    return round(time.timestamp() * 1000)
+    try:
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=clock)
+            offset = time.utcoffset() or timedelta(0)
+            shown = (time - offset).replace(tzinfo=UTC).astimezone(clock)
+            if shown.replace(tzinfo=None) != time.replace(tzinfo=None):
+                raise PlanFileError(f"line {number}: there is no {text} on the site's clock, which goes forward then")
+        return round(time.timestamp() * 1000)
+    except OverflowError:  # an offset leads out of the years 1 to 9999
+        raise PlanFileError(f"line {number}: {text[:40]!r} is no time that can be planned") from None

@@ -47,7 +47,7 @@ def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "zone", "said"),
     [
-        ("", "z1", "must name the columns, `time` among them"),
+        ("", "z1", "it is empty, or its first line is: that must name the columns, `time` among them"),
         ("when,sp_heat_c\n", "z1", "`time` among them; it has when, sp_heat_c"),
         ("time,sp_heat\n", "z1", "column 'sp_heat' is no metric that is planned; did you mean sp_heat_c?"),
         ("time,air_temp_c\n", "z1", "column 'air_temp_c' is no metric that is planned"),
@@ -60,6 +60,18 @@ def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
         ("time,sp_heat_c\n2026-03-01T06:00,warm\n", "z1", "line 2: sp_heat_c is 'warm', not a number"),
         ('time,sp_heat_c\n2026-03-01T06:00,"18,5"\n', "z1", "write it with a point"),
         ("time,sp_heat_c\n2026-03-29T02:30,18\n", "z1", "there is no 2026-03-29T02:30 on the site's clock"),
+        (
+            "time,sp_heat_c\n2026-03-01T06:00,18\n2026-03-01T20:00,NaN\n",
+            "z1",
+            "line 3: sp_heat_c is 'NaN', not a number",
+        ),
+        ("time,sp_heat_c\n2026-03-01T06:00,inf\n", "z1", "line 2: sp_heat_c is 'inf', not a number"),
+        (
+            "time,sp_heat_c\n2026-03-01T06:00,18\n2026-03-01T05:00Z,19\n",
+            "z1",
+            "lines 2 and 3 both say what sp_heat_c of z1 is at the same time",
+        ),
+        ("time,sp_heat_c\n0001-01-01T00:00,18\n", "z1", "line 2: '0001-01-01T00:00' is no time that can be planned"),
         ("time,zone,sp_heat_c\n2026-03-01T06:00,../x,18\n", "", "'../x' names no zone"),
     ],
 )
@@ -113,7 +125,7 @@ def test_a_setpoint_that_holds_now_is_published_with_the_rest(published: list[Pl
 @pytest.mark.parametrize(
     ("line", "said"),
     [("2026-03-01T20:00,170", "allowed -20 to 60"), ("2025-03-01T20:00,17", "had passed when it came"),
-     ("2027-03-01T20:00,17", "at most 15")],
+     ("2027-03-01T20:00,17", "is too far ahead: at most 15 days after the issue, until 2026-03-16T11:00Z")],
 )  # fmt: skip
 def test_a_plan_that_would_be_a_dead_letter_is_not_published(
     published: list[PlanMessage], tmp_path: Path, line: str, said: str

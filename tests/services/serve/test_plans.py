@@ -186,7 +186,11 @@ def test_a_shard_that_does_not_answer_keeps_no_plan_back(system: System, monkeyp
         ({"kind": "weather"}, "belongs into a plan of kind setpoint"),
         ({"kind": "wether"}, "body.kind"),
         ({"source": ""}, "body.source"),
-        ({"issued": ORIGIN_MS + HOUR_MS}, "after its receive time"),
+        ({"values": {"sp_heat_c": []}}, "body: the plan says nothing of any metric"),
+        ({"values": {"sp_heat_c": VALUES["sp_heat_c"][::-1]}}, "valid times must rise"),
+        ({"values": {"sp_heat_c": VALUES["sp_heat_c"][:1] * 2}}, "twice"),
+        ({"values": {"sp_heat_c": [[ORIGIN_MS + 16 * DAY_MS, 18]]}}, "is too far ahead: at most 15 days"),
+        ({"issued": ORIGIN_MS + HOUR_MS}, f"body: issued {ORIGIN_MS + HOUR_MS} is"),
         ({"until": 5}, "body.until"),
     ],
 )

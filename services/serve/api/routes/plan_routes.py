@@ -96,7 +96,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         decoded = decode_plan(topic, payload, now_ms)
         if decoded.plan is None or decoded.refusals:
             errors = [{"reason": one.reason, "message": one.detail} for one in decoded.refusals]
-            raise ProblemError(422, f"body.values: {decoded.refusals[0].detail}", errors=errors[:20])
+            raise ProblemError(422, f"body: {decoded.refusals[0].detail}", errors=errors[:20])
         issued[key] = max(issued.get(key, 0), issued_ms)
         await backend.publish(topic, encode_plan(decoded.plan))
         return PlanPublished(
