@@ -91,6 +91,20 @@ class PartitionFigures(TypedDict):
             label="site", unit="seconds", scale=1e-3, field="Site: how far its stream has got, in ms.",
         ),
     ]  # fmt: skip
+    step_s: Annotated[
+        dict[str, float],
+        gauge(
+            "hothouse_step_seconds", "Length of the rows to come.",
+            label="site", unit="seconds", field="Site: length of its rows to come, in s.",
+        ),
+    ]  # fmt: skip
+    lateness_s: Annotated[
+        dict[str, float],
+        gauge(
+            "hothouse_lateness_seconds", "How long a row waits for samples that are out of order.",
+            label="site", unit="seconds", field="Site: how long its rows wait for samples out of order, in s.",
+        ),
+    ]  # fmt: skip
     zones: list[str]  # site/zone
     left: list[LeftZone]
     first_rows: list[FirstRow]
@@ -257,6 +271,7 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
     told: Counter[str] = sum((p.learned.watch.counts for p in partitions), Counter())
     samples = counts["accepted"] + counts["duplicates"] + counts["late"] + sum(rejected.values())
     gone = {site for p in partitions for site in p.windows.sites if p.windows.zones(site).gone}
+    rules = {site: p.windows.rules(site) for p in partitions for site in p.windows.sites if site not in gone}
     watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items() if site not in gone}
     return {
         "samples": samples, "accepted": counts["accepted"], "duplicates": counts["duplicates"],
@@ -270,6 +285,8 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "steps": counts["steps"], "forecasts": counts["forecasts"],
         "watermark_ms": watermarks, "origin_ms": max(watermarks.values(), default=None),
         "stream_ms": {site: at for p in partitions for site, at in p.stream_ms.items() if site not in gone},
+        "step_s": {site: one.grid.newest_step_ms / 1000 for site, one in rules.items()},
+        "lateness_s": {site: one.lateness_ms / 1000 for site, one in rules.items()},
         "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.zones),
         "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
         "first_rows": [row for p in partitions for row in p.first_rows()],

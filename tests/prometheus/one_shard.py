@@ -45,7 +45,7 @@ from tests.services.serve.fakes import FakeBackend
 __all__ = ["STEP_MS", "House", "Network", "OneShard", "one_shard"]
 
 STEP_MS = 900_000
-"""The longest step for which the alerts' limits are made."""
+"""The longest step for which the limits of ages are no longer than half an hour, but for the lateness."""
 A_DAY = 86_400_000 // STEP_MS
 ZONES = ("z1", "z2")
 KNOWN_DAYS = 400

@@ -129,6 +129,10 @@ class PartitionWindows:
         state = self._sites.get(site)
         return None if state is None else state.closed_ms
 
+    def rules(self, site: str) -> SiteRules:
+        """How a site's rows are made; raises ``KeyError`` before its first sample or change."""
+        return self._sites[site].settings
+
     @property
     def sites(self) -> tuple[str, ...]:
         """The sites seen so far."""

@@ -34,7 +34,7 @@ def test_the_configuration_may_follow_the_log(tmp_path: Path) -> None:
     log = filled([*records[:5], change_record(SettingsChange(2, lateness_s=45), T0 + 5 * STEP), *records[5:]])
     run(Rig(tmp_path, log))
     run(Rig(tmp_path, log, lateness_s=45))
-    run(Rig(tmp_path, log))
+    assert run(Rig(tmp_path, log))["lateness_s"] == {"demo": 45}
     with pytest.raises(ConfigError, match=r"stream\.lateness_s changed from 30 to 50"):
         Rig(tmp_path, log, lateness_s=50).shard()
 
@@ -54,6 +54,7 @@ def test_rows_of_another_step_are_kept_and_not_learned_until_the_configuration_f
     ends = History(rig.settings.storage_folder, (), 600).read()["end_ms"].to_pylist()
     changed_ms = min(ends) - 2 * STEP
     assert before["origin_ms"] == changed_ms
+    assert before["step_s"] == {"demo": 600}
     assert {end % (2 * STEP) for end in ends} == {0}
     followed = Rig(tmp_path, log)
     followed.settings = Settings(
