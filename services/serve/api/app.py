@@ -17,6 +17,7 @@ from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.body_limit import BodyLimit
 from services.serve.api.client_limits import UNLIMITED, RateLimited
+from services.serve.api.head_requests import HeadAsGet
 from services.serve.api.problems import install
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
@@ -72,7 +73,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.add_middleware(RateLimited, limits=state.limits)
     if cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST", "PUT", "PATCH"],
+            CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH"],
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "traceparent"],
             expose_headers=["ETag", "Retry-After", "traceresponse"],
         )  # fmt: skip
@@ -84,7 +85,7 @@ class _Described(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Around all of it, also what answers a defect of ours, is the id of the request."""
-        return RequestTrace(super().build_middleware_stack(), self.state.spans)
+        return HeadAsGet(RequestTrace(super().build_middleware_stack(), self.state.spans))
 
     def openapi(self) -> dict[str, Any]:
         """The description of all calls; each answer's schema stands under its name."""

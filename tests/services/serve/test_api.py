@@ -114,6 +114,28 @@ def test_errors_are_problems(system: System, method: str, path: str, status: int
     assert_problem(system.client.request(method, path), status, says)
 
 
+def test_head_is_answered_as_get_without_the_body(system: System) -> None:
+    """Monitors and ``curl -I`` ask so: of each described GET, the page and an error the same status and headers."""
+    described = system.client.get("/openapi.json").json()["paths"]
+    paths = [path.format(zone="north-1", id="a1") for path, methods in described.items() if "get" in methods]
+    assert {"/predict", "/health/ready", "/events", "/metrics"} < set(paths)
+    for path in [*paths, "/predict?zone=north-1", "/zones?nonsense=1", "/", "/docs", "/page/store.js", "/nowhere"]:
+        got, answer = system.client.get(path), system.client.head(path)
+        assert (answer.status_code, answer.content) == (got.status_code, b""), path
+        assert set(answer.headers) == set(got.headers), path
+    assert [path for path, methods in described.items() if "head" in methods] == []
+    refused = system.client.head("/models/retrain")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+
+
+def test_head_of_the_events_opens_no_stream(system: System) -> None:
+    """It would hold its connection for most of a minute, and count for the streams that a client may have."""
+    system.state.events.longest_s = 3600
+    answer = system.client.head("/events")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert system.state.events.open == 0
+
+
 def sensible(schema: dict[str, Any]) -> Any:
     """A value of a parameter: its default, an example, or any of its kind."""
     number = "integer" in json.dumps(schema)

@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from models.psychrometrics import DERIVED
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
+from services.serve.api.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
@@ -66,6 +67,8 @@ def live_routes(state: ApiState) -> APIRouter:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
         async def stream() -> AsyncIterator[bytes]:
+            if is_head(request.scope):
+                return
             with state.limits.stream(client):
                 said = state.events.stream(last_event_id, state.recent_readiness(), reach.sites)
                 async with aclosing(said) as messages:
