@@ -219,13 +219,13 @@ def assert_rows_equal(servers: Servers, settings: Settings, site: str, zones: An
 
 def assert_forecast_equal(servers: Servers, answer: dict[str, Any]) -> None:
     """Each point of an answer of /predict stands in InfluxDB, its quantiles in order."""
-    more = f'r.zone == "{answer["zone"]}" and r.model_version == "{answer["model_version"]}"'
-    stored: dict[tuple[str, int, int], dict[str, float]] = {}
-    for record in flux(servers, "forecast", answer["site"], more):
+    stored: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for record in flux(servers, "forecast", answer["site"], f'r.zone == "{answer["zone"]}"'):
         key = record["target"], int(record["horizon_min"]), round(record.get_time().timestamp() * 1000)
         stored.setdefault(key, {})[record.get_field()] = record.get_value()
     for target, points in answer["forecasts"].items():
         for point in points:
             found = stored[target, point["horizon_min"], point["time_ms"]]
-            assert found == {"origin_ms": answer["origin_ms"], **{q: point[q] for q in ("p10", "p50", "p90")}}
+            said = {name: answer[name] for name in ("origin_ms", "model_version")}
+            assert found == {**said, **{q: point[q] for q in ("p10", "p50", "p90")}}
             assert found["p10"] <= found["p50"] <= found["p90"]

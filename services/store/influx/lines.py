@@ -1,8 +1,10 @@
 """Step 6 of the way of a reading: rows and forecasts as InfluxDB's line protocol.
 
 ``zone_climate`` (tags site, zone; a field a channel; time: the row's end) and ``forecast`` (tags site, zone, target,
-horizon_min, model_version; fields p10, p50, p90, origin_ms; time: the forecast moment). Measurement, tags and time
-name a point, so that sending it again changes nothing. Times are milliseconds.
+horizon_min; fields p10, p50, p90, origin_ms, model_version; time: the forecast moment). Measurement, tags and time
+name a point, so that sending it again changes nothing; a forecast that a newer version made of the same row replaces
+the one before. As a tag the version would begin a series a zone, target and horizon with each swap. Times are
+milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def forecast_lines(forecasts: Iterable[ZoneForecast]) -> list[str]:
     """A line a zone, target and horizon, as published."""
     lines = []
     for forecast in forecasts:
-        where, version = _where(forecast["site"], forecast["zone"]), _tag(forecast["model_version"])
+        where, version = _where(forecast["site"], forecast["zone"]), _text(forecast["model_version"])
         for target, points in forecast["forecasts"].items():
             for point in points:
                 said = (point["p10"], point["p50"], point["p90"])
@@ -44,7 +46,7 @@ def forecast_lines(forecasts: Iterable[ZoneForecast]) -> list[str]:
 
 def issued_lines(issued: IssuedForecast, horizons_min: Sequence[int], targets: Sequence[str]) -> list[str]:
     """The same lines of a forecast as it is kept; targets that could not be forecast at all have none."""
-    lines, version = [], _tag(issued.version)
+    lines, version = [], _text(issued.version)
     for zone, by_horizon in zip(issued.zones, issued.quantiles, strict=True):
         where = _where(issued.site, zone)
         for m, target in enumerate(targets):
@@ -63,15 +65,25 @@ def _forecast_line(
     where: str, target: str, horizon_min: int, version: str, origin_ms: int, said: Sequence[float | None]
 ) -> list[str]:
     fields = _fields(dict(zip(("p10", "p50", "p90"), said, strict=True)))
-    tags = f"{where},target={_tag(target)},horizon_min={horizon_min},model_version={version}"
+    tags = f"{where},target={_tag(target)},horizon_min={horizon_min}"
     time_ms = origin_ms + horizon_min * 60_000
-    return [f"forecast,{tags} {fields},origin_ms={origin_ms}i {time_ms}"] if fields else []
+    return [f"forecast,{tags} {fields},origin_ms={origin_ms}i,model_version={version} {time_ms}"] if fields else []
 
 
 def _tag(text: str) -> str:
     for character in ("\\", ",", "=", " "):
         text = text.replace(character, "\\" + character)
     return text
+
+
+def _text(text: str) -> str:
+    r"""A field's text in line protocol.
+
+    >>> _text('v"2')
+    '"v\\"2"'
+    """
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _fields(values: Mapping[str, float | None]) -> str:
