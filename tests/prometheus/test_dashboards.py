@@ -16,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edge.figure_fields import figures_of
 from services.serve.components import SHOWN_ON_METRICS
+from tests.conftest import require_program
 from tests.patience import patience_s, until
+from tests.prometheus.test_rules import said_by
 from tests.prometheus.whole_system import START_MS, Whole, whole
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
@@ -52,6 +54,23 @@ def test_dashboards_are_five_and_name_their_sources() -> None:
         for panel in board["panels"]:
             assert panel["targets"]
             assert {target["datasource"]["uid"] for target in panel["targets"]} <= provisioned
+
+
+def test_one_gateway_of_several_that_is_away_is_seen(tmp_path: Path) -> None:
+    """Gateways that share a subscription answer for themselves: the panel says 1 while all are connected."""
+    panel = next(panel for panel in DASHBOARDS["system"]["panels"] if panel["title"] == "Gateway")
+    connected = next(t["expr"] for t in panel["targets"] if "hothouse_gateway_connected" in t["expr"])
+    series = [
+        {"series": 'hothouse_gateway_connected{instance="one"}', "values": "1 1"},
+        {"series": 'hothouse_gateway_connected{instance="two"}', "values": "1 0"},
+    ]
+    said = [
+        {"expr": connected, "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
+        for at, value in (("0m", 1), ("1m", 0))
+    ]
+    case = {"interval": "1m", "input_series": series, "promql_expr_test": said}
+    (tmp_path / "panel.yml").write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}))
+    assert "SUCCESS" in said_by(require_program("promtool"), "test", "rules", tmp_path / "panel.yml")
 
 
 @pytest.mark.e2e
