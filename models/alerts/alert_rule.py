@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["COURSES", "SEVERITIES", "STATES", "AlertRule", "Course"]
+__all__ = ["COURSES", "DAY_MIN", "SEVERITIES", "STATES", "AlertRule", "Course"]
 
 SEVERITIES = ("info", "warning", "critical")
 DAY_MIN = 24 * 60
@@ -53,8 +53,9 @@ class AlertRule:
 
     ``limit`` is in the unit of its kind, ``night_limit`` holds instead while the sun is down. An event begins when the
     limit is crossed for ``for_min`` minutes, and is over when the value was on the other side, by ``hysteresis`` at
-    least, for ``keep_min``. Hours are minutes of the zone's day, from and to, and may go over midnight. An alert fires
-    from a chance of ``chance`` that an event begins within ``lead_h`` hours, and at once when one has begun.
+    least, for ``keep_min``. Hours are minutes of the zone's day, from and to, and may go over midnight; where both are
+    the same they are the whole day. An alert fires from a chance of ``chance`` that an event begins within ``lead_h``
+    hours, and at once when one has begun.
 
     >>> AlertRule(name="cold", kind="frost", limit=4.0).lead_h
     12.0

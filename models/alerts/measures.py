@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.alerts.alert_rule import AlertRule
+from models.alerts.alert_rule import DAY_MIN, AlertRule
 from models.alerts.fruit_temperature import fruit_temperature_c
 from models.psychrometrics import dew_point_c, vpd_kpa
 
@@ -158,7 +158,7 @@ def _day_counts(known: Bool, per_day: int) -> _Array:
 def _within(hours: tuple[int, int] | None, minute: I64) -> Bool:
     if hours is None:
         return np.ones(len(minute), dtype=np.bool_)
-    first, end = hours
-    if first <= end:
+    first, end = hours[0] % DAY_MIN, hours[1]
+    if first < end:
         return np.asarray((minute >= first) & (minute < end))
     return np.asarray((minute >= first) | (minute < end))

@@ -37,6 +37,12 @@ def test_outside_of_its_hours_a_rule_is_silent() -> None:
     assert set(air.minute[found > 0] // 60) == {22, 23, 0, 1, 2, 3, 4, 5}
 
 
+@pytest.mark.parametrize("hours", [(480, 480), (0, 0), (1440, 1440), (1440, 0), (0, 1440)])
+def test_hours_that_end_as_they_begin_are_the_whole_day(hours: tuple[int, int]) -> None:
+    """From 8 to 8 o'clock is a day, as 18 to 7 o'clock is a night; 24:00 is 00:00."""
+    assert (margin(rule("frost", limit=3.0, hours=hours), track(48, air_temp_c=0.0)) > 0).all()
+
+
 def test_the_coldest_surface_counts() -> None:
     """In a morning that warms the fruit is behind the air, and colder than the leaf."""
     air = np.linspace(10, 20, 12)
