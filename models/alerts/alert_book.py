@@ -44,8 +44,8 @@ class RuleFinding:
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alert. ``told_ms`` is when it fired first, None if it never did; ``came_ms`` when the event was seen, if so;
-    ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``. ``why`` is a sentence, ``inputs``
-    are the names and numbers in it.
+    ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``, and ``acknowledged_before`` says
+    whether it was acknowledged when it was muted. ``why`` is a sentence, ``inputs`` are the names and numbers in it.
     """
 
     id: str
@@ -68,6 +68,7 @@ class Alert:
     came_ms: int | None = None
     quiet_ms: int | None = None
     muted_until_ms: int | None = None
+    acknowledged_before: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -134,7 +135,7 @@ class AlertBook:
         if fires and state == "pending":
             state = self._told_state(key, at_ms)
         elif state == "muted" and stays and self._muted_until(key, at_ms) is None:
-            state = "firing"
+            state = _unmuted_state(before)
         alert = self._with(before, at_ms, finding if stays else None, state)
         quiet_ms = None if stays else at_ms if before.quiet_ms is None else before.quiet_ms
         if quiet_ms is not None and at_ms - quiet_ms >= said.keep_min * MINUTE_MS:
@@ -149,7 +150,9 @@ class AlertBook:
         return []
 
     def mute(self, at_ms: int, site: str, zone: str, rule: str, until_ms: int) -> list[Alert]:
-        """Say nothing of this rule in this zone until then; with ``until_ms`` of the past a mute ends."""
+        """Say nothing of this rule in this zone until then; with ``until_ms`` of the past a mute ends. An alert that
+        was acknowledged before is so again afterwards.
+        """
         key = (site, zone, rule)
         self._mutes[key] = until_ms
         alert = self._alerts.get(key)
@@ -159,9 +162,13 @@ class AlertBook:
             return []
         if until_ms <= at_ms:
             del self._mutes[key]
-            state: State = "firing" if alert.state == "muted" else alert.state
+            state = _unmuted_state(alert) if alert.state == "muted" else alert.state
             return self._keep(key, replace(alert, muted_until_ms=None, seen_ms=max(at_ms, alert.seen_ms)), state)
-        return self._keep(key, replace(alert, muted_until_ms=until_ms, seen_ms=max(at_ms, alert.seen_ms)), "muted")
+        alert = replace(
+            alert, muted_until_ms=until_ms, seen_ms=max(at_ms, alert.seen_ms),
+            acknowledged_before=alert.acknowledged_before or alert.state == "acknowledged",
+        )  # fmt: skip
+        return self._keep(key, alert, "muted")
 
     def end(self, at_ms: int, site: str, zone: str, why: str) -> list[Alert]:
         """The zone has left: its alerts are resolved, and its mutes gone."""
@@ -228,15 +235,26 @@ class AlertBook:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
+        alerts = [asdict(alert) for alert in self]
+        # Apart from the alerts: the release before takes no field that it does not know, should it come back.
+        acknowledged = [alert["id"] for alert in alerts if alert.pop("acknowledged_before")]
         return {
-            "alerts": [asdict(alert) for alert in self],
+            "alerts": alerts,
+            "acknowledged": acknowledged,
             "seen_ms": [[*key, at] for key, at in sorted(self._seen_ms.items())],
             "mutes": [[*key, until] for key, until in sorted(self._mutes.items())],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave. Alerts of rules that are no more are left out."""
-        alerts = [Alert(**{**each, "inputs": tuple((n, v) for n, v in each["inputs"])}) for each in state["alerts"]]
+        acknowledged = set(state.get("acknowledged", ()))  # the release before has none
+        alerts = [
+            Alert(**{
+                **each, "inputs": tuple((n, v) for n, v in each["inputs"]),
+                "acknowledged_before": each["id"] in acknowledged,
+            })
+            for each in state["alerts"]
+        ]  # fmt: skip
         self._alerts = {(a.site, a.zone, a.rule): a for a in alerts if a.rule in self._rules}
         self._seen_ms = {(site, zone, rule): at for site, zone, rule, at in state["seen_ms"] if rule in self._rules}
         self._mutes = {(site, zone, rule): until for site, zone, rule, until in state["mutes"] if rule in self._rules}
@@ -274,6 +292,10 @@ class AlertBook:
             del self._mutes[key]
             return None
         return until
+
+
+def _unmuted_state(alert: Alert) -> State:
+    return "acknowledged" if alert.acknowledged_before else "firing"
 
 
 def _id(key: tuple[str, str, str], at_ms: int) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,40 @@ def test_a_mute_holds_until_its_time() -> None:
     assert states(see(book, 3, 0.9)) == ["firing"]
     assert states(book.mute(4 * HALF_MS, "site", "north", "cold", 9 * HALF_MS)) == ["muted"]
     assert states(book.mute(5 * HALF_MS, "site", "north", "cold", 0)) == ["firing"]
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by an order", "after a restart", "under other rules"])
+def test_an_acknowledged_alert_is_so_again_when_its_mute_ends(ends: str) -> None:
+    """Whoever has seen it is not told of it a second time."""
+    book = AlertBook(RULES)
+    [alert] = see(book, 0, 0.9)
+    book.acknowledge(HALF_MS, alert.id)
+    assert states(book.mute(HALF_MS, "site", "north", "cold", 3 * HALF_MS)) == ["muted"]
+    assert see(book, 2, 0.9) == []
+    if ends == "by an order":
+        assert states(book.mute(2 * HALF_MS, "site", "north", "cold", 0)) == ["acknowledged"]
+        assert see(book, 3, 0.9) == []
+        return
+    if ends == "after a restart":
+        kept, book = json.dumps(book.state_dict()), AlertBook(RULES)
+        book.load_state_dict(json.loads(kept))
+    if ends == "under other rules":
+        before, book = book, AlertBook(RULES[:1])
+        before.hand_over("site", ["north"], book, 2 * HALF_MS, "")
+    assert states(see(book, 3, 0.9)) == ["acknowledged"]
+    assert see(book, 4, 0.9) == []
+
+
+def test_the_next_alert_is_not_acknowledged() -> None:
+    """After a mute that outlasts the first one, it fires."""
+    book = AlertBook(RULES)
+    [alert] = see(book, 0, 0.9)
+    book.acknowledge(HALF_MS, alert.id)
+    book.mute(HALF_MS, "site", "north", "cold", 9 * HALF_MS)
+    see(book, 2, 0.0)
+    assert states(see(book, 4, 0.0)) == ["resolved"]
+    assert states(see(book, 5, 0.9)) == ["muted"]
+    assert states(see(book, 9, 0.9)) == ["firing"]
 
 
 def test_the_past_changes_nothing() -> None:

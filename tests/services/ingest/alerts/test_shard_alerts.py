@@ -139,7 +139,9 @@ def test_a_kill_at_any_durable_moment_loses_and_repeats_no_alert(
 
 
 def test_an_acknowledged_alert_stays_so(tmp_path: Path) -> None:
-    """Whoever has seen it is not told again while it lasts; the same order twice changes nothing."""
+    """Whoever has seen it is not told again while it lasts, also after a mute and a restart; the same order twice
+    changes nothing.
+    """
     rig = small(tmp_path, MemoryLog(1))
     shard = rig.shard()
     rig.log.append([RULES, *records(2 * HOUR, silent=range(HOUR, 9 * HOUR))])
@@ -151,7 +153,17 @@ def test_an_acknowledged_alert_stays_so(tmp_path: Path) -> None:
     rig.drain(shard)
     assert rig.live_state.alerts[stale["id"]]["state"] == "acknowledged"
     assert [alert["state"] for alert in told(rig)] == ["firing", "acknowledged"]
+    until_ms = T0 + (3 * HOUR + 6) * STEP
+    mute = order(MuteRule("stale_zone", until_ms), "z2", T0 + 3 * HOUR * STEP)
+    rig.log.append([mute, *records(3, 3 * HOUR, silent=range(HOUR, 9 * HOUR))])
+    rig.drain(shard)
     shard.close()
+    again_there = rig.shard()
+    rig.log.append(list(records(9, 3 * HOUR + 3, silent=range(HOUR, 9 * HOUR))))
+    rig.drain(again_there)
+    assert [alert["state"] for alert in told(rig)] == ["firing", "acknowledged", "muted", "acknowledged"]
+    assert told(rig)[-1]["changed_ms"] == until_ms
+    again_there.close()
 
 
 def test_rules_change_at_their_place_and_stay(tmp_path: Path) -> None:
