@@ -96,7 +96,7 @@ check: $(stamp) ## formatting, lint, types, import rules, doctests
 	$(bin)/ruff check .
 	$(bin)/mypy
 	$(bin)/lint-imports
-	$(bin)/python -m pytest -q -p no:cacheprovider edge models services
+	$(bin)/python -m pytest -q -p no:cacheprovider edge models services tests/test_import_rules.py
 
 format: $(stamp) ## put every file into the house format
 	$(bin)/ruff format .

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 from services.observe.request_trace import RequestTrace
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
-from services.serve.api.body_limit import BodyLimit
 from services.serve.api.client_limits import UNLIMITED, RateLimited
-from services.serve.api.head_requests import HeadAsGet
+from services.serve.api.middleware.body_limit import BodyLimit
+from services.serve.api.middleware.head_requests import HeadAsGet
 from services.serve.api.problems import install
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes

@@ -26,7 +26,7 @@ from services.serve.api.answer_types import StatusAnswer
 from services.serve.api.app import create_app
 from services.serve.api.assets import PAGE
 from services.serve.api.auth import HashedKey, Keys
-from services.serve.api.body_limit import MAX_BODY_BYTES
+from services.serve.api.middleware.body_limit import MAX_BODY_BYTES
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.live_state import LiveState

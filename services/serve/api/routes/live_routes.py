@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from models.psychrometrics import DERIVED
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
-from services.serve.api.head_requests import is_head
+from services.serve.api.middleware.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
