@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from services.serve.api import body_limit
+from services.serve.api.middleware import body_limit
 from services.serve.api.middleware.body_limit import MAX_BODY_BYTES
 from tests.browser.serving import House, opened
 from tests.patience import patience_s
