@@ -55,7 +55,7 @@ class AlertRule:
     limit is crossed for ``for_min`` minutes, and is over when the value was on the other side, by ``hysteresis`` at
     least, for ``keep_min``. Hours are minutes of the zone's day, from and to, and may go over midnight; where both are
     the same they are the whole day. An alert fires from a chance of ``chance`` that an event begins within ``lead_h``
-    hours, and at once when one has begun.
+    hours, or as far as forecasts go, and at once when one has begun.
 
     >>> AlertRule(name="cold", kind="frost", limit=4.0).lead_h
     12.0

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from models.alerts.alert_rule import AlertRule
 from models.alerts.measures import Track, evidence, margin
 from models.alerts.occurrences import occurring
+from models.spec import ForecastSpec
 
-__all__ = ["STEP_MS", "ForeseenEvent", "foresee", "joined", "steps_of"]
+__all__ = ["STEP_MS", "ForeseenEvent", "foresee", "joined", "reach_steps", "steps_of"]
 
 F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
@@ -49,6 +50,15 @@ class ForeseenEvent:
 def steps_of(minutes: float, step_ms: int = STEP_MS) -> int:
     """Minutes as steps, rounded up."""
     return int(-(-minutes * 60_000 // step_ms))
+
+
+def reach_steps(spec: ForecastSpec) -> int:
+    """How many half hours ahead rules can look: as scenarios go, up to a day or the longest horizon, and one at least.
+
+    >>> reach_steps(ForecastSpec(channels=())), reach_steps(ForecastSpec(channels=(), horizons_min=(5, 100)))
+    (48, 3)
+    """
+    return max(min(max(spec.horizon_steps), spec.steps_per_day) * spec.step_ms // STEP_MS, 1)
 
 
 def joined(past: Track, ahead: Track) -> Track:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from models.alerts.alert_rule import AlertRule
 from models.alerts.chance_calibration import ChanceCalibration
-from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, steps_of
+from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, reach_steps, steps_of
 from models.alerts.measures import Track, margin
 from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
@@ -73,7 +73,9 @@ class Said:
 
 
 class RuleWatch:
-    """Rules of a course over many zones; each half hour, for the zones of a site: :meth:`see`."""
+    """Rules of a course over many zones; each half hour, for the zones of a site: :meth:`see`. A rule looks as far as
+    its lead, and no further than forecasts go.
+    """
 
     def __init__(self, rules: Sequence[AlertRule], spec: ForecastSpec, capacity: int = 16) -> None:
         self.rules = tuple(rule for rule in rules if rule.is_course)
@@ -81,7 +83,8 @@ class RuleWatch:
         if STEP_MS % spec.step_ms:
             raise ValueError(f"rows of {spec.step_ms} ms do not fill half hours")
         self._columns = {name: spec.channels.index(name) for name in METRICS if name in spec.channels}
-        self._chances = [ChanceCalibration(steps_of(rule.lead_h * 60), capacity) for rule in self.rules]
+        self._leads = [min(steps_of(rule.lead_h * 60), reach_steps(spec)) for rule in self.rules]
+        self._chances = [ChanceCalibration(lead, capacity) for lead in self._leads]
         self._zones = ZoneArrays(
             capacity,
             half=((), np.int64, -1),  # of the newest entries, ...
@@ -138,7 +141,7 @@ class RuleWatch:
                 for z, (past, future) in enumerate(zip(coarse, futures, strict=True))
             ]
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)
-            came = self._came(indices, r, ahead.half_hour, steps_of(rule.lead_h * 60))
+            came = self._came(indices, r, ahead.half_hour, self._leads[r])
             chance, usual = self._chances[r].step(indices, ahead.half_hour, hour, share, came)
             for z, event in enumerate(events):
                 found[z].append(Said(event, float(chance[z]), float(usual[z])))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from models.alerts.alert_rule import AlertRule
-from models.alerts.foreseen import STEP_MS
+from models.alerts.foreseen import STEP_MS, reach_steps
 from models.alerts.rule_watch import RuleWatch, Said, SiteAhead
+from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 
 CHANNELS = ("air_temp_c", "rh_pct", "co2_ppm", "leaf_temp_c", "out_radiation_w_m2")
@@ -88,6 +91,28 @@ def test_what_came_is_learned_from() -> None:
         said = world.see(watch, t)
     assert watch.calibration("cold").weights.tolist() != RuleWatch(RULES, SPEC).calibration("cold").weights.tolist()
     assert said[0][0].usual > 0.2
+
+
+@pytest.mark.parametrize(("horizons_min", "reach"), [((10, 20), 1), ((60, 100), 3), ((30, 1440), 48), ((2880,), 48)])
+def test_a_rule_looks_as_far_as_forecasts_go(horizons_min: tuple[int, ...], reach: int) -> None:
+    """Its chance is that of an event until then, and is learned from what came until then: the same as of a rule with
+    that lead.
+    """
+    spec = replace(SPEC, horizons_min=horizons_min)
+    times = np.flatnonzero(path_steps(spec) % 3 == 0)
+    assert (len(times) or 1, reach_steps(spec)) == (reach, reach)
+    rules = [replace(RULES[0], lead_h=lead_h, name=f"{lead_h:g}") for lead_h in (reach / 2, 24.0)]
+    world, watch = World(2), RuleWatch(rules, spec)
+    watch.add_zones(2)
+    for t in half_hours(2):
+        whole = world.ahead(t)
+        ahead = replace(
+            whole, scenarios={name: drawn[..., : len(times)] for name, drawn in whole.scenarios.items()},
+            night=(whole.night[0], whole.night[1][: len(times)]),
+            minute=(whole.minute[0], whole.minute[1][: len(times)]),
+        )  # fmt: skip
+        for own, longer in watch.see(np.arange(2), world.rows[:, t + 1 - DAY : t + 1], ahead):
+            assert (own.event, own.chance, own.usual) == (longer.event, longer.chance, longer.usual)
 
 
 def test_what_is_unknown_is_unknown() -> None:

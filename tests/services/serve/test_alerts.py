@@ -14,7 +14,8 @@ from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, deco
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, HothouseDecoder
 from models.alerts.rules_document import RulesDocument
 from services.ingest.alerts.site_documents import SiteDocuments
-from services.messages import ShownAlert
+from services.messages import ShownAlert, SiteRulesShown
+from services.serve.api.answers.alert_answers import rules_answer
 from services.serve.api.auth import Keys
 from services.serve.live_state import LiveState
 from services.serve.view import View
@@ -161,6 +162,18 @@ def test_rules_are_shown_with_what_they_watch_and_what_was_changed(system: Syste
     assert (rules["heat"]["off"], rules["cool evening"]["is_own"], rules["frost"]["is_own"]) == (True, True, False)
     assert (rules["vpd_high"]["unit"], rules["vpd_high"]["sign"], rules["drift"]["sign"]) == ("kPa", 1, 0)
     assert tomllib.loads(answer["toml"]) == {"crop": "tomato", "stage": "fruiting", "rules": document["changes"]}
+
+
+def test_a_rule_looks_no_further_than_forecasts_go() -> None:
+    """What it says is how far it looks; what was written stays written."""
+    document = RulesDocument.of({"changes": {"frost": {"lead_h": 18}}})
+    shown = SiteRulesShown(
+        site="demo", version=1, changed_ms=None, changed_by="defaults", document=document.as_dict()
+    )  # fmt: skip
+    answer = rules_answer(shown, document, 1, reach_h=6.0)
+    leads = {rule["name"]: rule["lead_h"] for rule in answer["rules"]}
+    assert (leads["frost"], leads["condensation"], leads["heat"]) == (6.0, 6.0, 4.0)
+    assert answer["changes"] == {"frost": {"lead_h": 18}}
 
 
 def test_rules_are_changed_by_an_order_and_answered_as_they_will_be(system: System) -> None:

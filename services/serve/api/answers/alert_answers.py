@@ -82,7 +82,7 @@ class RuleShown(TypedDict):
     keep_min: float
     hours: list[str] | None
     severity: str
-    lead_h: float
+    lead_h: Annotated[float, Meta(description="So far it looks ahead; no further than forecasts go.")]
     chance: float
     fruit_mm: float | None
     band_c: list[float]
@@ -195,8 +195,12 @@ def counted(alerts: Iterable[ShownAlert]) -> AlertCount:
     return cast(AlertCount, {state: states.count(state) for state in get_args(AlertState)})
 
 
-def rules_answer(shown: SiteRulesShown, document: RulesDocument, version: int, zone: str | None = None) -> RulesAnswer:
-    """The rules that a document means, of the site or in one of its zones; ``shown`` says whose they are."""
+def rules_answer(
+    shown: SiteRulesShown, document: RulesDocument, version: int, reach_h: float, zone: str | None = None
+) -> RulesAnswer:
+    """The rules that a document means, of the site or in one of its zones; ``shown`` says whose they are, ``reach_h``
+    how far ahead they can look.
+    """
     here = document if zone is None else document.of_zone(zone)
     usual = {rule.name: rule for rule in rules_for(here.crop, here.stage)}
     inside = {rule.name: rule for rule in here.rules}
@@ -207,7 +211,7 @@ def rules_answer(shown: SiteRulesShown, document: RulesDocument, version: int, z
         site=shown["site"], version=version, changed_ms=shown["changed_ms"], changed_by=shown["changed_by"],
         crop=here.crop, stage=here.stage, zones=zones,
         changes=said["changes"] if zone is None else zones.get(zone, {}).get("changes", {}),
-        rules=[_rule(rule, usual, off=rule.name not in inside) for rule in named],
+        rules=[_rule(rule, usual, reach_h, off=rule.name not in inside) for rule in named],
         crops=list(CROPS), stages=list(STAGES), toml=document.as_toml(),
     )  # fmt: skip
     if zone is not None:
@@ -221,7 +225,7 @@ _SAME = (
 )  # fmt: skip
 
 
-def _rule(rule: AlertRule, usual: Mapping[str, AlertRule], *, off: bool) -> RuleShown:
+def _rule(rule: AlertRule, usual: Mapping[str, AlertRule], reach_h: float, *, off: bool) -> RuleShown:
     course, before = COURSES.get(rule.kind), usual.get(rule.name)
     changed = [
         name for name in (*_SAME, "hours", "band_c", "kind") if getattr(before or rule, name) != getattr(rule, name)
@@ -231,6 +235,6 @@ def _rule(rule: AlertRule, usual: Mapping[str, AlertRule], *, off: bool) -> Rule
         "watches": course.what if course else STATES[rule.kind], "unit": course.unit if course else "",
         "sign": course.sign if course else 0, **{name: getattr(rule, name) for name in _SAME},
         "hours": None if rule.hours is None else [clock_time(minute) for minute in rule.hours],
-        "band_c": list(rule.band_c),
+        "band_c": list(rule.band_c), "lead_h": min(rule.lead_h, reach_h),
     }  # fmt: skip
     return cast(RuleShown, shown)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Body, Header, Query
 
 from edge.wire.alert_orders import ChangeRules, encode_order, order_topic
 from edge.wire.topic import SITE_ZONE
+from models.alerts.foreseen import STEP_MS, reach_steps
 from models.alerts.rules_document import DocumentError, RulesDocument
 from services.messages import SiteRulesShown
 from services.serve.api.answer_types import described
@@ -33,6 +34,7 @@ IfMatch = Annotated[
     str | None,
     Header(max_length=64, description='`"7"`: a version of the rules; 412 where they are newer. Left out: any.'),
 ]
+HOUR_MS = 3_600_000
 EXAMPLE = {"crop": "tomato", "stage": "fruiting", "changes": {"frost": {"limit": 9.0}}}
 EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high": None}}
 
@@ -40,7 +42,7 @@ EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high
 def rule_routes(state: ApiState) -> APIRouter:
     """The routes about rules."""
     routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    backend = state.backend
+    backend, reach_h = state.backend, reach_steps(state.spec) * STEP_MS / HOUR_MS
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
     outdated: dict[int | str, dict[str, Any]] = {
         412: {**PREDICT_ANSWERS[404], "description": "The rules are newer than the version in `If-Match`."}
@@ -56,7 +58,7 @@ def rule_routes(state: ApiState) -> APIRouter:
         of_site, of_zone = _place(view, site, zone)
         shown = await backend.alert_rules(of_site)
         return await to_thread(
-            lambda: rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"], of_zone)
+            lambda: rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"], reach_h, of_zone)
         )
 
     published = {**described(RulesAnswer, status=202), **problems, **outdated}
@@ -138,7 +140,7 @@ def rule_routes(state: ApiState) -> APIRouter:
             raise ProblemError(422, f"body: {error}") from error
         await backend.publish(order_topic(shown["site"], zone or SITE_ZONE), payload)
         is_new = document.as_dict() != shown["document"]
-        return await to_thread(rules_answer, shown, document, shown["version"] + is_new, zone)
+        return await to_thread(rules_answer, shown, document, shown["version"] + is_new, reach_h, zone)
 
     def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | None]:
         return (_site(view, site), None) if zone is None else view.find(zone, site)
