@@ -310,7 +310,6 @@ class _ApiReplica:
 
         replica = f"api-{serve.get_replica_context().replica_id.unique_id}"
         log_to_file(settings.logs_dir, replica, settings.logs.format, settings.logs.level)
-        watch_loop()
         keys = _keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
@@ -323,6 +322,7 @@ class _ApiReplica:
             place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
             limits=limits, spans=open_spans(settings, replica), receive_clock=settings.gateway.clock,
         )  # fmt: skip
+        watch_loop()  # from now on: nobody waits for a replica that starts
 
     def __serve_build_asgi_app__(self) -> Any:
         app = create_app(self._state, self._cors_origins)
