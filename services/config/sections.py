@@ -52,7 +52,10 @@ class ForecastSettings(Section):
     )
     lookback_hours: int = Field(24, ge=1, le=72, description="History the network sees, in hours.")
     stale_after_s: int = Field(
-        1800, ge=60, description="Age of a forecast, in stream time, from which /predict answers 503."
+        1800,
+        ge=60,
+        description="Age of a forecast, in stream time, from which /predict answers 503; a step and "
+        "the lateness at least.",
     )
 
     @field_validator("targets")
