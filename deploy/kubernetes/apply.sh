@@ -59,6 +59,8 @@ case ${1:-} in
     # What an upgrade before left may still be ending; an object that ends takes no change.
     k delete deployment,raycluster "${next}" --ignore-not-found --cascade foreground --timeout "${patience}" >/dev/null
     say "${now} runs; starting the Ray cluster ${next}"
+    # What the new pods are called may be new to the policies. Those of before that have another name stay, and so does what they allow.
+    kind NetworkPolicy <<<"${rendered}" | apply
     kind ConfigMap <<<"${rendered}" | apply
     kind RayCluster <<<"${rendered}" | apply
     await "its head" "ray.io/cluster=${next},ray.io/node-type=head"
@@ -80,8 +82,9 @@ case ${1:-} in
     ;;
 *)
     runs=${now:-hothouse-a}
-    groups=$(k get raycluster "${runs}" --ignore-not-found --output 'jsonpath={.spec.workerGroupSpecs[*].groupName}')
-    if [ -n "${groups}" ] && [[ " ${groups} " != *" api "* ]]; then
+    parts=$(k get raycluster "${runs}" --ignore-not-found \
+        --output 'jsonpath={.spec.workerGroupSpecs[*].template.metadata.labels.app\.kubernetes\.io/component}')
+    if [ -n "${parts}" ] && [[ " ${parts} " != *" ray-api "* ]]; then
         echo "the Ray cluster ${runs} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2
         exit 2
     fi

@@ -71,6 +71,11 @@ class Alert:
     acknowledged_before: bool = False
 
     @property
+    def was_acknowledged(self) -> bool:
+        """It is, or it was when it was muted."""
+        return self.acknowledged_before or self.state == "acknowledged"
+
+    @property
     def is_over(self) -> bool:
         """Whether it is resolved."""
         return self.state == "resolved"
@@ -166,7 +171,7 @@ class AlertBook:
             return self._keep(key, replace(alert, muted_until_ms=None, seen_ms=max(at_ms, alert.seen_ms)), state)
         alert = replace(
             alert, muted_until_ms=until_ms, seen_ms=max(at_ms, alert.seen_ms),
-            acknowledged_before=alert.acknowledged_before or alert.state == "acknowledged",
+            acknowledged_before=alert.was_acknowledged,
         )  # fmt: skip
         return self._keep(key, alert, "muted")
 

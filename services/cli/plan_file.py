@@ -69,7 +69,7 @@ def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values
 def _check_header(header: list[str], zone: str) -> None:
     known = [name for names in METRICS_OF.values() for name in names]
     if not any(header):
-        raise PlanFileError("it is empty, or its first line is: that must name the columns, `time` among them")
+        raise PlanFileError("its first line is empty; it must name the columns, `time` among them")
     if "time" not in header:
         raise PlanFileError(
             f"its first line must name the columns, `time` among them; it has {', '.join(header)[:200]}"

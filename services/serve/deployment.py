@@ -322,11 +322,11 @@ class _ApiReplica:
             place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
             limits=limits, spans=open_spans(settings, replica), receive_clock=settings.gateway.clock,
         )  # fmt: skip
-        watch_loop()  # from now on: nobody waits for a replica that starts
 
     def __serve_build_asgi_app__(self) -> Any:
         app = create_app(self._state, self._cors_origins)
         _collect_rarely()
+        watch_loop()  # from now on: nobody waits for a replica that starts
         return app
 
     def check_health(self) -> None:

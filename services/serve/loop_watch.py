@@ -50,16 +50,24 @@ def _watch(beats: _Beats, watched: int, limit_s: float, every_s: float) -> None:
     while not beats.ended:
         before_s = time.monotonic()
         time.sleep(every_s)
+        now_s = time.monotonic()  # first: a beat that comes meanwhile makes it less
         newest_s = beats.newest_s
-        if time.monotonic() - newest_s < limit_s:
+        if now_s - newest_s < limit_s:
             continue
-        # A thread that only sleeps comes late where the processor is another's, or one thread keeps Python's lock.
-        late_s = time.monotonic() - before_s - every_s
-        frame = sys._current_frames().get(watched)
-        where = "".join(traceback.format_stack(frame)[-MOST_FRAMES:]) if frame else "no thread\n"
+        where = _where(watched)
         while beats.newest_s == newest_s and not beats.ended:
             time.sleep(every_s / 4)
+        held_s = beats.newest_s - newest_s - every_s
+        if held_s < limit_s - every_s:  # it has ended, or went on just then
+            continue
+        # A thread that only sleeps comes late where the processor is another's, or one thread keeps Python's lock.
         _log.warning(
             "the event loop was held up for %.2f s; the thread that looks came %.2f s late and saw there:\n%s",
-            beats.newest_s - newest_s - every_s, late_s, where.rstrip(),
+            held_s, now_s - before_s - every_s, where,
         )  # fmt: skip
+
+
+def _where(thread: int) -> str:
+    """What a thread does now, the innermost calls last."""
+    frame = sys._current_frames().get(thread)
+    return "".join(traceback.format_stack(frame)[-MOST_FRAMES:]).rstrip() if frame else "no thread"

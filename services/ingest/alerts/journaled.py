@@ -39,8 +39,9 @@ class Journaled:
         return self._by_offset.get(offset, {})
 
 
-def alert_of(shown: ShownAlert) -> Alert:
-    """An alert again, as it was shown."""
+def alert_of(shown: ShownAlert, before: Alert | None = None) -> Alert:
+    """An alert again, as it was shown. That it was acknowledged before it was muted is not shown: ``before`` tells."""
+    acknowledged = before is not None and before.id == shown["id"] and before.was_acknowledged
     inputs = tuple((reason["name"], reason["value"]) for reason in shown["why"] if reason["value"] is not None)
     facts = "; ".join(reason["label"] for reason in shown["why"] if reason["value"] is None)
     return Alert(
@@ -49,4 +50,5 @@ def alert_of(shown: ShownAlert) -> Alert:
         changed_ms=shown["changed_ms"], seen_ms=shown["seen_ms"], chance=shown["chance"], from_ms=shown["from_ms"],
         to_ms=shown["until_ms"], why=shown["text"] if shown["kind"] in COURSES else facts, inputs=inputs,
         told_ms=shown["fired_ms"], came_ms=shown["came_ms"], muted_until_ms=shown["muted_until_ms"],
+        acknowledged_before=acknowledged,
     )  # fmt: skip

@@ -221,7 +221,8 @@ class PartitionAlerts:
             if own is not None and said is not None and all(own[name] == said[name] for name in SAME):  # type: ignore[literal-required]
                 continue
             book = self._groups.of(*key[:2]).desk.book
-            book.put(key, before.get(key) if said is None else alert_of(said))
+            was = before.get(key)
+            book.put(key, was if said is None else alert_of(said, was))
             if own is not None:
                 self.told = [(at, one) for at, one in self.told if one["id"] != own["id"] or at != offset]
                 self.renewed.pop(own["id"], None)

@@ -1,9 +1,10 @@
 """Step 6 of the way of a reading: rows and forecasts as InfluxDB's line protocol.
 
 ``zone_climate`` (tags site, zone; a field a channel; time: the row's end) and ``forecast`` (tags site, zone, target,
-horizon_min; fields p10, p50, p90, origin_ms, model_version; time: the forecast moment). Measurement, tags and time
+horizon_min; fields p10, p50, p90, origin_ms, version; time: the forecast moment). Measurement, tags and time
 name a point, so that sending it again changes nothing; a forecast that a newer version made of the same row replaces
-the one before. As a tag the version would begin a series a zone, target and horizon with each swap. Times are
+the one before. As a tag the version would begin a series a zone, target and horizon with each swap;
+earlier releases had the tag `model_version`. Times are
 milliseconds.
 """
 
@@ -67,7 +68,7 @@ def _forecast_line(
     fields = _fields(dict(zip(("p10", "p50", "p90"), said, strict=True)))
     tags = f"{where},target={_tag(target)},horizon_min={horizon_min}"
     time_ms = origin_ms + horizon_min * 60_000
-    return [f"forecast,{tags} {fields},origin_ms={origin_ms}i,model_version={version} {time_ms}"] if fields else []
+    return [f"forecast,{tags} {fields},origin_ms={origin_ms}i,version={version} {time_ms}"] if fields else []
 
 
 def _tag(text: str) -> str:

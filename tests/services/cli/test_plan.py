@@ -47,7 +47,7 @@ def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "zone", "said"),
     [
-        ("", "z1", "it is empty, or its first line is: that must name the columns, `time` among them"),
+        ("", "z1", "its first line is empty; it must name the columns, `time` among them"),
         ("when,sp_heat_c\n", "z1", "`time` among them; it has when, sp_heat_c"),
         ("time,sp_heat\n", "z1", "column 'sp_heat' is no metric that is planned; did you mean sp_heat_c?"),
         ("time,air_temp_c\n", "z1", "column 'air_temp_c' is no metric that is planned"),

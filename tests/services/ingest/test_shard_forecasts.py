@@ -260,7 +260,7 @@ def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path:
             None,
             data_dir=tmp_path / name,
             stream={"step_s": 3600, "ring_hours": 36},
-            forecast={"horizons_min": (60, 120, 360), "stale_after_s": 7200},
+            forecast={"horizons_min": (60, 120, 360), "stale_after_s": 10_800},
         )
         rig.executor = held = Held()
         shard = rig.shard()

@@ -50,7 +50,7 @@ def test_lines_carry_tags_fields_and_time() -> None:
     assert lines == [
         f"zone_climate,site=demo,zone=z1 air_temp_c=21.5 {T0}",
         f"forecast,site=demo,zone=z\\ 1,target=air_temp_c,horizon_min=5"
-        f' p10=20.0,p50=21.0,origin_ms={T0}i,model_version="v1" {T0 + 300_000}',
+        f' p10=20.0,p50=21.0,origin_ms={T0}i,version="v1" {T0 + 300_000}',
     ]
     assert series.stats()["sent"] == 2
 
@@ -63,7 +63,7 @@ def test_a_swap_begins_no_series() -> None:
     after: ZoneForecast = {**before, "model_version": 'v"2\\'}
     tags, fields, time = zip(*(line.rsplit(" ", 2) for line in forecast_lines([before, after])), strict=True)
     assert len(set(tags)) == len(set(time)) == 1
-    assert [one.partition(",model_version=")[2] for one in fields] == ['"v1"', '"v\\"2\\\\"']
+    assert [one.partition(",version=")[2] for one in fields] == ['"v1"', '"v\\"2\\\\"']
 
 
 def test_away_means_tried_again_and_nothing_lost_within_the_bound() -> None:
@@ -214,14 +214,14 @@ def test_rows_and_forecasts_are_found_by_flux() -> None:
         records = [record for table in client.query_api().query(query, org=org) for record in table.records]
     rows = sorted((r.get_measurement(), r.get_field(), r.get_time().timestamp() * 1000, r.get_value()) for r in records)
     assert rows == [
-        ("forecast", "model_version", T0 + 300_000, "v1"), ("forecast", "origin_ms", T0 + 300_000, T0),
+        ("forecast", "origin_ms", T0 + 300_000, T0),
         ("forecast", "p10", T0 + 300_000, 20.0), ("forecast", "p50", T0 + 300_000, 21.0),
         ("zone_climate", "air_temp_c", T0, 21.5), ("zone_climate", "air_temp_c", T0 + 300_000, 21.5),
     ]  # fmt: skip
     tags = next(r.values for r in records if r.get_measurement() == "forecast")
     named = [tags[name] for name in ("zone", "target", "horizon_min")]
     assert named == ["z 1", "air_temp_c", "5"]
-    assert "model_version" not in tags
+    assert not {"version", "model_version"} & set(tags)
 
 
 def test_a_row_is_told_as_delivered_only_when_nothing_before_it_waits() -> None:

@@ -82,7 +82,7 @@ class RuleShown(TypedDict):
     keep_min: float
     hours: list[str] | None
     severity: str
-    lead_h: Annotated[float, Meta(description="So far it looks ahead; no further than forecasts go.")]
+    lead_h: Annotated[float, Meta(description="How far it looks ahead, in hours; no further than forecasts go.")]
     chance: float
     fruit_mm: float | None
     band_c: list[float]
