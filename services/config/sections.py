@@ -54,8 +54,8 @@ class ForecastSettings(Section):
     stale_after_s: int = Field(
         1800,
         ge=60,
-        description="Age of a forecast, in stream time, from which /predict answers 503; two "
-        "steps and the lateness at least.",
+        description="Age of a forecast, in stream time, from which /predict answers 503; more "
+        "than a step and the lateness.",
     )
 
     @field_validator("targets")

@@ -42,12 +42,11 @@ class Settings(EdgeSettings):
         short = [h for h in self.forecast.horizons_min if h * 60 % self.stream.step_s]
         if short:
             raise ValueError(f"forecast.horizons_min {short} are not multiples of stream.step_s ({step_min:g} min)")
-        # A forecast is a step and the lateness old when the next row closes, and its readings are a little older.
-        least_s = 2 * self.stream.step_s + self.stream.lateness_s
+        least_s = self.stream.step_s + self.stream.lateness_s
         if self.forecast.stale_after_s < least_s:
             raise ValueError(
-                f"forecast.stale_after_s must be at least {least_s}, two of stream.step_s and stream.lateness_s: "
-                "forecasts get nearly as old while all is well"
+                f"forecast.stale_after_s must be at least {least_s}, stream.step_s and stream.lateness_s together: "
+                "forecasts get as old while all is well, and their readings a little older"
             )
         if self.stream.ring_hours < self.forecast.lookback_hours + 2:
             raise ValueError("stream.ring_hours must exceed forecast.lookback_hours by 2 or more")

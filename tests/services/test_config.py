@@ -84,7 +84,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[log]\nkind = 'redis'\n", ("log.kind", "'redis'", "sqlite")),
         ("[forecast]\nhorizons_min = [10, 5]\n", ("forecast.horizons_min", "rise")),
         ("[forecast]\nhorizons_min = [7]\n", ("forecast.horizons_min", "stream.step_s")),
-        ("[stream]\nlateness_s = 1600\n", ("forecast.stale_after_s must be at least 2200", "stream.lateness_s")),
+        ("[stream]\nlateness_s = 1600\n", ("forecast.stale_after_s must be at least 1900", "stream.lateness_s")),
         ("[stream]\nring_hours = 26\n[forecast]\nlookback_hours = 48\n", ("stream.ring_hours", "lookback_hours")),
         ("[[sites]]\nname = 's'\ntimezone = 'Mars/Olympus'\n", ("sites", "Mars/Olympus", "Europe/Amsterdam")),
         ("[[sites]]\nname = 's'\nlatitude = 91\n", ("latitude", "91", "90")),
