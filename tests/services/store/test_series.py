@@ -216,6 +216,7 @@ def test_rows_and_forecasts_are_found_by_flux() -> None:
     assert rows == [
         ("forecast", "origin_ms", T0 + 300_000, T0),
         ("forecast", "p10", T0 + 300_000, 20.0), ("forecast", "p50", T0 + 300_000, 21.0),
+        ("forecast", "version", T0 + 300_000, "v1"),
         ("zone_climate", "air_temp_c", T0, 21.5), ("zone_climate", "air_temp_c", T0 + 300_000, 21.5),
     ]  # fmt: skip
     tags = next(r.values for r in records if r.get_measurement() == "forecast")
