@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from edge.config.forms import of_form
+
 __all__ = ["Host", "HttpUrl", "ListenHost", "Server"]
 
 _MOST_PORT = 65_535
@@ -37,12 +39,6 @@ def _server(value: str) -> str:
     return value
 
 
-def _http_url(value: str) -> str:
-    if value and not re.fullmatch(r"https?://[^\s/?#]+(/\S*)?", value):
-        raise ValueError("must be an address such as http://10.0.7.1:8086, or empty")
-    return value
-
-
 Host = Annotated[str, AfterValidator(_host)]
 """A name or an address of a machine, or empty."""
 
@@ -52,5 +48,5 @@ ListenHost = Annotated[str, AfterValidator(_listen_host)]
 Server = Annotated[str, AfterValidator(_server)]
 """``host:port``."""
 
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
+HttpUrl = Annotated[str, of_form(r"(https?://[^\s/?#]+(/\S*)?)?", "an address such as http://10.0.7.1:8086, or empty")]
 """``http://`` or ``https://``, or empty."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import zoneinfo
 from datetime import UTC, datetime
 from typing import Annotated
@@ -62,15 +61,9 @@ def _zone_or_all(value: str) -> str:
     return value if value == "*" else _name(value)
 
 
-def _mail_address(value: str) -> str:
-    if not re.fullmatch(r"[^\s@,;<>]+@[^\s@,;<>]+", value):
-        raise ValueError("must be an address such as grower@example.org")
-    return value
-
-
 Name = Annotated[str, AfterValidator(_name)]
 ZoneOrAll = Annotated[str, AfterValidator(_zone_or_all)]
-MailAddress = Annotated[str, AfterValidator(_mail_address)]
+MailAddress = Annotated[str, of_form(r"[^\s@,;<>]+@[^\s@,;<>]+", "an address such as grower@example.org")]
 ProxyAddress = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 CronExpression = Annotated[str, AfterValidator(_cron_expression)]

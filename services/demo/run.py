@@ -53,7 +53,7 @@ MARKER = ".hothouse-demo"
 FIRST_FORECAST_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 20.0
 STALE_AFTER_WALL_S = 20.0
-LONGEST_STALE_S = 10_800  # two rows of an hour, and as long a lateness
+LONGEST_STALE_S = 7_200  # a row of an hour, and as long a lateness
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 OUTLOOK_EVERY_S = 30.0
@@ -305,18 +305,14 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         "primary": dict(source.primary),
     }  # fmt: skip
     defaults = Settings.model_construct()
-    own = {name: getattr(defaults, name).model_dump() for name in OWN_SECTIONS}
-    stream = load_settings(options.config, **{**own, "forecast": {"stale_after_s": LONGEST_STALE_S}}).stream
-    stale_after_s = max(1800, 2 * stream.step_s + stream.lateness_s, round(options.speed * STALE_AFTER_WALL_S))
-    return load_settings(
+    settings = load_settings(
         options.config,
         data_dir=data_dir,
-        **own,
+        **{name: getattr(defaults, name).model_dump() for name in OWN_SECTIONS},
         ray={"address": ""},
         # Where it listens may be said; keys, certificates and a balancer are those of the real system.
         api={**defaults.api.model_dump(exclude={"host"}), "port": options.port},
-        # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
-        forecast={"stale_after_s": stale_after_s},
+        forecast={"stale_after_s": LONGEST_STALE_S},
         learn={
             "retrain_every_s": options.retrain_every,
             "retrain_cron": "",
@@ -329,6 +325,11 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         },
         sites=[site],
     )
+    # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
+    least_s = settings.stream.step_s + settings.stream.lateness_s
+    stale_after_s = max(1800, least_s, round(options.speed * STALE_AFTER_WALL_S))
+    forecast = settings.forecast.model_copy(update={"stale_after_s": stale_after_s})
+    return settings.model_copy(update={"forecast": forecast})
 
 
 def _models(seen: Seen) -> list[DemoModel]:

@@ -3,9 +3,8 @@
 ``zone_climate`` (tags site, zone; a field a channel; time: the row's end) and ``forecast`` (tags site, zone, target,
 horizon_min; fields p10, p50, p90, origin_ms, version; time: the forecast moment). Measurement, tags and time
 name a point, so that sending it again changes nothing; a forecast that a newer version made of the same row replaces
-the one before. As a tag the version would begin a series a zone, target and horizon with each swap;
-earlier releases had the tag `model_version`. Times are
-milliseconds.
+the one before. As a tag the version would begin a series a zone, target and horizon with each swap; earlier releases
+had the tag `model_version`. Times are milliseconds.
 """
 
 from __future__ import annotations

@@ -86,6 +86,19 @@ def test_a_demo_reads_the_file_that_is_named(tmp_path: Path) -> None:
     assert _settings(options, tmp_path / "demo", _source(options)).forecast.horizons_min == (5, 60)
 
 
+def test_a_demo_sets_a_limit_of_age_that_goes_with_its_rows(tmp_path: Path) -> None:
+    """Its user cannot set that limit: it follows the speed, and is never less than a row's length and lateness."""
+    for stream, speed, least_s in (
+        ("", 60.0, 1800),
+        ("", 600.0, 12_000),
+        ("step_s = 3600\nlateness_s = 600", 60.0, 4200),
+    ):
+        file = tmp_path / "rows.toml"
+        file.write_text(f"[forecast]\nhorizons_min = [60]\nstale_after_s = 90\n[stream]\n{stream}\n")
+        options = DemoOptions(config=file, speed=speed)
+        assert _settings(options, tmp_path / "demo", _source(options)).forecast.stale_after_s == least_s
+
+
 def test_a_missing_sample_fails_the_run() -> None:
     """One published sample that is not counted anywhere is seen by the checks."""
     counted = ledger(6, [{"accepted": 3, "duplicates": 1, "late": 1, "rejected": {}, "zone_rows": 1}])
