@@ -226,6 +226,6 @@ def assert_forecast_equal(servers: Servers, answer: dict[str, Any]) -> None:
     for target, points in answer["forecasts"].items():
         for point in points:
             found = stored[target, point["horizon_min"], point["time_ms"]]
-            said = {name: answer[name] for name in ("origin_ms", "model_version")}
+            said = {"origin_ms": answer["origin_ms"], "version": answer["model_version"]}
             assert found == {**said, **{q: point[q] for q in ("p10", "p50", "p90")}}
             assert found["p10"] <= found["p50"] <= found["p90"]
