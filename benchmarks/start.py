@@ -102,7 +102,7 @@ def main() -> None:
         with System(settings, receive_clock="replayed", warm_up=warm_up) as system:
             watch = DemoWatch(system.url)
             if not watch.wait_until_ready(120):
-                raise SystemExit(f"no forecast within 120 s: {watch.problem}")
+                raise SystemExit(f"no forecast, and for 120 s nothing came nearer to one: {watch.problem}")
             first_forecast_s = time.monotonic() - started_s
             watch.close()
             model_less_mb = sum(pss_mb().values())

@@ -50,7 +50,8 @@ LIVE_INTERVAL_MS = 60_000
 """Simulated devices send every minute; of the past there is what climate computers keep of it."""
 DAY_MS = 86_400_000
 MARKER = ".hothouse-demo"
-FIRST_FORECAST_TIMEOUT_S = 120.0
+START_PATIENCE_S = 120.0
+"""Without anything coming nearer to the first forecast."""
 DRAIN_TIMEOUT_S = 20.0
 STALE_AFTER_WALL_S = 20.0
 LONGEST_STALE_S = 7_200  # a row of an hour, and as long a lateness
@@ -164,9 +165,10 @@ class _Run:
         """Publish, probe, show; afterwards let everything arrive, and sum up."""
         watch = DemoWatch(system.url)
         say("waiting for the first forecast")
-        if not watch.wait_until_ready(FIRST_FORECAST_TIMEOUT_S):
+        if not watch.wait_until_ready(START_PATIENCE_S):
             raise StartError(
-                f"no forecast within {FIRST_FORECAST_TIMEOUT_S:g} s", f"--keep keeps {system.settings.logs_dir}."
+                f"no forecast, and for {START_PATIENCE_S:g} s nothing came nearer to one",
+                f"--keep keeps {system.settings.logs_dir}.",
             )
         first_forecast_s = time.monotonic() - started_s
         self._bar.stop()

@@ -135,17 +135,23 @@ class DemoWatch:
         self.problem = ""
         return True
 
-    def wait_until_ready(self, timeout_s: float) -> bool:
+    def wait_until_ready(self, patience_s: float) -> bool:
         """Wait until the log is read to its end, every zone can be predicted, and the gateway takes what devices send:
-        before, a broker that does not know it yet keeps nothing for it. False when the time is over.
+        before, a broker that does not know it yet keeps nothing for it. False when for ``patience_s`` nothing of that
+        came nearer, however long the whole takes: a slow machine reads the same history in several times the seconds.
         """
-        deadline_s = time.monotonic() + timeout_s
+        nearest: tuple[bool, int, int, bool] | None = None
+        deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
-            self._look_at_status()
-            zones = {zone for shard in self.seen.shards for zone in shard["zones"]}
-            listens = self.seen.gateway is not None and self.seen.gateway.get("connected")
-            done = zones and self.seen.total("backlog") == 0
-            if listens and done and len(self.look().forecasts) == len(zones):
-                return True
+            if self._look_at_status():
+                zones = {zone for shard in self.seen.shards for zone in shard["zones"]}
+                backlog = self.seen.total("backlog")
+                missing = len(zones) - len(self.look().forecasts) if zones and backlog == 0 else len(zones)
+                deaf = not (self.seen.gateway is not None and self.seen.gateway.get("connected"))
+                left = (not zones, backlog, missing, deaf)
+                if left == (False, 0, 0, False):
+                    return True
+                if nearest is None or left < nearest:
+                    nearest, deadline_s = left, time.monotonic() + patience_s
             time.sleep(READY_EVERY_S)  # whoever looks takes time from what is awaited
         return False

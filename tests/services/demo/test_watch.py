@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from services.demo import watch as watch_module
 from services.demo.outlook_line import outlook_line
-from services.demo.watch import DemoWatch
+from services.demo.watch import DemoWatch, Seen
 from services.serve.api.auth import Keys
 from tests.services.serve.test_api import System
 
@@ -54,3 +55,47 @@ def test_a_shard_that_is_away_is_said(system: System, watch: DemoWatch) -> None:
     assert outlook_line("north-1", seen.outlooks["demo", "north-1"]) == (
         "north-1 tonight and tomorrow are not known: the zone's shard does not answer"
     )
+
+
+class Clock:
+    """Time that passes in sleep alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Reading(DemoWatch):
+    """Sees one shard that reads so many samples of its backlog between two looks."""
+
+    def __init__(self, backlog: int, a_look: int) -> None:
+        super().__init__("http://nowhere")
+        self.close()
+        self.backlog, self.a_look = backlog, a_look
+
+    def _look_at_status(self) -> bool:
+        self.backlog = max(self.backlog - self.a_look, 0)
+        shard = {"zones": ["demo/north-1"], "backlog": self.backlog}
+        self.seen = Seen(components={"shard-0": shard, "gateway": {"connected": True}})
+        return True
+
+    def look(self) -> Seen:
+        self._look_at_status()
+        self.seen.forecasts = {("demo", "north-1"): {}}
+        return self.seen
+
+
+@pytest.mark.parametrize(("a_look", "ready", "after_s"), [(1, True, 249.75), (0, False, 120.0)])
+def test_a_start_may_take_long_as_long_as_it_comes_nearer(
+    monkeypatch: pytest.MonkeyPatch, a_look: int, ready: bool, after_s: float
+) -> None:
+    """A thousand looks at a backlog that shrinks are waited for; one that stands is waited for no longer than said."""
+    clock = Clock()
+    monkeypatch.setattr(watch_module, "time", clock)
+    assert Reading(1000, a_look).wait_until_ready(120) is ready
+    assert clock.now_s == pytest.approx(after_s)
