@@ -47,7 +47,11 @@ while read -r login devices || [ -n "${login}" ]; do # also the last line, where
         case ${device} in
         clock) echo "topic write hothouse/v1/_clock" ;;
         */*/*) for kind in sample plan event; do echo "topic write hothouse/v1/${device}/${kind}"; done ;;
-        *) echo "logins: ${device} is no site/zone/device" >&2 && exit 2 ;;
+        */_uplink) # what a site's gateway sends on, and there what came on topics of no site
+            echo "topic write hothouse/v1/${device}/+/record"
+            echo "topic write hothouse/v1/_unknown/_uplink/+/record"
+            ;;
+        *) echo "logins: ${device} is no site/zone/device, site/_uplink or clock" >&2 && exit 2 ;;
         esac >>"${acl}"
     done
 done <mosquitto/logins

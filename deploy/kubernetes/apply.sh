@@ -14,8 +14,9 @@ apply() { kubectl apply --server-side --force-conflicts --validate=strict --file
 kind() { # the documents of that kind, of those on standard input
     awk -v kind="kind: $1" 'BEGIN {RS = "---\n"; ORS = "---\n"} index("\n" $0, "\n" kind "\n")'
 }
-ready() { # SELECTOR: the pods whose first container is ready
-    k get pods --selector "$1" --output 'jsonpath={.items[?(@.status.containerStatuses[0].ready==true)].metadata.name}'
+ready() { # SELECTOR: the pods whose own container is ready; the autoscaler beside the head's says nothing of it
+    k get pods --selector "$1" --output 'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.containerStatuses[?(@.name!="autoscaler")].ready}{"\n"}{end}' |
+        awk '$2 == "true" {print $1}'
 }
 await() { # WHAT SELECTOR: one pod is enough
     say "waiting for $1"
@@ -82,7 +83,8 @@ case ${1:-} in
     ;;
 *)
     runs=${now:-hothouse-a}
-    parts=$(k get raycluster "${runs}" --ignore-not-found \
+    parts='' # a site with nothing but a gateway has no Ray cluster, and its Kubernetes may not know what that is
+    [ -z "${now}" ] || parts=$(k get raycluster "${runs}" --ignore-not-found \
         --output 'jsonpath={.spec.workerGroupSpecs[*].template.metadata.labels.app\.kubernetes\.io/component}')
     if [ -n "${parts}" ] && [[ " ${parts} " != *" ray-api "* ]]; then
         echo "the Ray cluster ${runs} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2

@@ -81,6 +81,18 @@ def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
     assert not any("#" in line or "+" in line for login in ("porch", "house") for line in by_login[login])
 
 
+def test_the_uplink_of_a_site_writes_its_records_alone(deploy: Path) -> None:
+    """Also those on topics that name no site: refused, they would hold up all that come after them."""
+    (deploy / "mosquitto/logins").write_text("north-uplink north/_uplink\n")
+    make(deploy)
+    rules = (deploy / "secrets/mosquitto_acl").read_text()
+    assert rules.endswith(
+        "\nuser north-uplink\n"
+        "topic write hothouse/v1/north/_uplink/+/record\n"
+        "topic write hothouse/v1/_unknown/_uplink/+/record\n"
+    )
+
+
 def test_the_last_login_counts_without_the_end_of_its_line(deploy: Path) -> None:
     """Editors that end no last line would take the login away, and its device could not log in."""
     (deploy / "mosquitto/logins").write_text("porch demo/z1/porch\nshed demo/z1/shed")
@@ -103,4 +115,4 @@ def test_a_device_that_is_none_is_refused(deploy: Path) -> None:
     (deploy / "mosquitto/logins").write_text("porch demo/porch\n")
     with pytest.raises(subprocess.CalledProcessError) as refused:
         make(deploy)
-    assert b"demo/porch is no site/zone/device" in refused.value.stderr
+    assert b"demo/porch is no site/zone/device, site/_uplink or clock" in refused.value.stderr
