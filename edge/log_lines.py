@@ -15,6 +15,8 @@ __all__ = ["LinesOfAStep", "formatter"]
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MOST_LINES = 100
+STEPS = 4
+"""So many steps are remembered: sites do not all have the same receive time, and one may be far ahead for good."""
 
 
 def formatter(form: Literal["text", "json"], component: str) -> logging.Formatter:
@@ -23,28 +25,28 @@ def formatter(form: Literal["text", "json"], component: str) -> logging.Formatte
 
 
 class LinesOfAStep:
-    """Which lines are worth writing: each once a step of the log's receive time, and at most ``MOST_LINES`` of them.
+    """Which lines are worth writing: each once a step of the log's receive time, and at most ``MOST_LINES`` a step.
 
     A device that is wrong every second would fill the log otherwise; what is left out is counted and kept elsewhere.
 
     >>> lines = LinesOfAStep()
     >>> [lines.is_new(300_000, "z1", "malformed"), lines.is_new(300_000, "z1", "malformed")]
     [True, False]
-    >>> lines.is_new(600_000, "z1", "malformed")
-    True
+    >>> lines.is_new(600_000, "z1", "malformed"), lines.is_new(300_000, "z2", "malformed")
+    (True, True)
     """
 
     def __init__(self) -> None:
-        self._end_ms = 0
-        self._told: set[tuple[str, ...]] = set()
+        self._told: dict[int, set[tuple[str, ...]]] = {}
 
     def is_new(self, end_ms: int, *what: str) -> bool:
         """Whether to write it; ``end_ms`` is the end of the step in which it was received."""
-        if end_ms > self._end_ms:
-            self._end_ms, self._told = end_ms, set()
-        if what in self._told or len(self._told) >= MOST_LINES:
+        told = self._told.setdefault(end_ms, set())
+        if len(self._told) > STEPS:
+            del self._told[next(iter(self._told))]  # that which is remembered longest
+        if what in told or len(told) >= MOST_LINES:
             return False
-        self._told.add(what)
+        told.add(what)
         return True
 
 

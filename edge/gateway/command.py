@@ -104,12 +104,12 @@ def main(
             log = parts.enter_context(contextlib.closing(_open_log(settings)))
             options = _options(settings)
             uplink = _uplink(settings, options.broker, log)
+            clock = ReplayedClock() if settings.gateway.clock == "replayed" else WallClock()
+            gateway = Gateway(options, log, clock, uplink, decoders)
         except SettingsError as error:
             parser.error(error.words)
         except (LogError, ValueError) as error:
             parser.error(str(error))
-        clock = ReplayedClock() if settings.gateway.clock == "replayed" else WallClock()
-        gateway = Gateway(options, log, clock, uplink, decoders)
         host, port = settings.gateway.metrics_host, settings.gateway.metrics_port
         if port:
             try:

@@ -8,15 +8,15 @@ in a record (``edge.gateway.other_topics``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.gateway.other_topics import OWN, OtherTopics
-from edge.log.contract import NewRecord
-from edge.wire.decoder import Answer, Decoder, HothouseDecoder
+from edge.log.contract import NewRecord, RecordKind
+from edge.wire.decoder import Answer, DecodedMessage, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.events import site_retirement
 from edge.wire.reading import Refusal, Sample
@@ -29,6 +29,7 @@ MAX_SAMPLES = 1000
 """Samples of one record at most; also refusals of one record."""
 
 _MAX_RECORD_BYTES = 1024 * 1024  # every log takes this much in one record
+_DETAIL_CHARACTERS = 1024
 _TICKS_A_STEP = 10
 
 
@@ -133,7 +134,7 @@ class RecordBuilder:
         decoder = self._decoder(message.topic)
         if decoder is None:
             return self._count_other(message)
-        taken = decoder.take(message.topic, message.payload, self._now_ms)
+        taken = self._taken(decoder, message)
         self._answers += taken.answers
         samples = self._made_once(taken.samples) if message.retained else taken.samples
         if samples:
@@ -141,7 +142,7 @@ class RecordBuilder:
             self._samples.setdefault(taken.site, []).extend(samples)
             self.samples += len(samples)
         if taken.refusals:
-            self._refusals.setdefault(taken.site, []).extend(taken.refusals)
+            self._refusals.setdefault(taken.site, []).extend(map(_short, taken.refusals))
             self.refused += sum(refusal.samples for refusal in taken.refusals if refusal.whole)
         if taken.record is not None:
             self._flush(taken.site)
@@ -151,6 +152,15 @@ class RecordBuilder:
                 self.relayed += 1
                 if taken.record.kind == "samples":
                     self._sites.pop(taken.site, None)  # it has a gateway of its own now
+
+    def _taken(self, decoder: Decoder, message: Message) -> DecodedMessage:
+        """No decoder raises. If one did, its message would end the gateway, and come again at each start."""
+        try:
+            return decoder.take(message.topic, message.payload, self._now_ms)
+        except Exception as error:
+            detail = f"its decoder failed: {type(error).__name__}: {error}"
+            refusal = Refusal("decoder_failed", message.topic[:256], detail, message.payload[:1024])
+            return DecodedMessage(UNKNOWN_SITE, refusals=[refusal])
 
     def _made_once(self, samples: Sequence[Sample]) -> list[Sample]:
         """Those of a retained message that say when they were made. A decoder gives others the time at which they came:
@@ -175,24 +185,33 @@ class RecordBuilder:
             if name in self._sites:
                 self._sites[name] = max([self._sites[name], *(sample.ts_ms for sample in samples)])
             for start in range(0, len(samples), MAX_SAMPLES):
-                self._close_record(name, samples[start : start + MAX_SAMPLES])
+                self._close_record(name, "samples", samples[start : start + MAX_SAMPLES], encode_samples)
         for name in list(self._refusals) if site is None else [site]:
             refusals = self._refusals.pop(name, [])
             for start in range(0, len(refusals), MAX_SAMPLES):
-                payload = msgspec.msgpack.encode(refusals[start : start + MAX_SAMPLES])
-                self._records.append(NewRecord(name, "refused", self._now_ms, payload))
+                self._close_record(name, "refused", refusals[start : start + MAX_SAMPLES], msgspec.msgpack.encode)
 
-    def _close_record(self, site: str, samples: list[Sample]) -> None:
-        payload = encode_samples(samples)
-        if len(payload) > _MAX_RECORD_BYTES and len(samples) > 1:
-            half = len(samples) // 2
-            self._close_record(site, samples[:half])
-            self._close_record(site, samples[half:])
+    def _close_record(
+        self, site: str, kind: RecordKind, entries: Sequence[Any], encode: Callable[[Sequence[Any]], bytes]
+    ) -> None:
+        """One record, or several where one would be longer than every log takes."""
+        payload = encode(entries)
+        if len(payload) > _MAX_RECORD_BYTES and len(entries) > 1:
+            half = len(entries) // 2
+            self._close_record(site, kind, entries[:half], encode)
+            self._close_record(site, kind, entries[half:], encode)
         else:
-            self._records.append(NewRecord(site, "samples", self._now_ms, payload))
+            self._records.append(NewRecord(site, kind, self._now_ms, payload))
 
     def _tick_sites(self) -> None:
         tick = self._now_ms // self._tick_ms
         if tick > self._tick:
             self._tick = tick
             self._records.extend(NewRecord(site, "tick", self._now_ms, b"") for site in self._sites)
+
+
+def _short(refusal: Refusal) -> Refusal:
+    """What is said of one message stays short, however much is wrong with it."""
+    if len(refusal.detail) <= _DETAIL_CHARACTERS:
+        return refusal
+    return msgspec.structs.replace(refusal, detail=refusal.detail[:_DETAIL_CHARACTERS])

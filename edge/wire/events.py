@@ -23,6 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 Version = Annotated[int, msgspec.Meta(ge=2, le=2**31 - 1)]
+Millis = Annotated[int, msgspec.Meta(ge=0, le=2**47)]
 DAY_S = 86_400
 
 
@@ -42,7 +43,7 @@ class Calibration(msgspec.Struct, frozen=True, tag="calibration", omit_defaults=
     metric: str
     offset: float = 0.0
     scale: float = 1.0
-    from_ms: int = 0
+    from_ms: Millis = 0
 
 
 class Alias(msgspec.Struct, frozen=True, tag="alias", omit_defaults=True, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ class Retirement(msgspec.Struct, frozen=True, tag="retire", omit_defaults=True, 
     """
 
     version: Version | None = None
-    until_ms: int | None = None
+    until_ms: Millis | None = None
 
 
 RowChange = SettingsChange | Calibration | Alias

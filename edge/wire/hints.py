@@ -34,7 +34,7 @@ def of_time(ts: int, receive_ms: int, tolerance_ms: int) -> str:
     if _PAST_YEAR_2000_MS <= ts * 1000 <= latest_ms:
         return "; is it in seconds?"
     for unit, parts in _SMALLER_UNITS:
-        if _PAST_YEAR_2000_MS <= ts / parts <= latest_ms:
+        if _PAST_YEAR_2000_MS * parts <= ts <= latest_ms * parts:
             return f"; is it in {unit}?"
     return ""
 

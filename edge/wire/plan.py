@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from edge.wire import hints
-from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, check_values
+from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, together
 from edge.wire.topic import parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric
 
@@ -107,7 +107,7 @@ class DecodedPlan(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct):
-    issued: int
+    issued: Time
     source: str
     values: dict[str, msgspec.Raw]
     kind: str | None = None
@@ -118,7 +118,7 @@ class _RefusedError(Exception):
 
 
 _DECODER = msgspec.json.Decoder(_Message)
-_PATH = msgspec.json.Decoder(list[tuple[int, float | None]])
+_PATH = msgspec.json.Decoder(list[tuple[Time, float | None]])
 _KINDS: tuple[PlanKind, ...] = ("weather", "setpoint", "event")
 _SHAPE = "[[valid_ms, value], ...]"
 _SUGGESTIONS = 3
@@ -191,8 +191,7 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int) -> DecodedPlan:
 def _together(wrong: list[Any]) -> tuple[str, str]:
     if not wrong:
         return "no_values", "the plan says nothing of any metric"
-    more = f" (and {len(wrong) - _SUGGESTIONS} more)" if len(wrong) > _SUGGESTIONS else ""
-    return wrong[0][0], "; ".join(detail for _, detail in wrong[:_SUGGESTIONS]) + more
+    return wrong[0][0], together([detail for _, detail in wrong])
 
 
 def _check_issue(message: _Message, receive_ms: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,9 +24,11 @@ __all__ = [
     "Decoded",
     "Refusal",
     "Sample",
+    "Time",
     "check_values",
     "decode",
     "encode_message",
+    "together",
 ]
 
 FUTURE_TOLERANCE_MS = 60_000
@@ -76,15 +78,19 @@ class Decoded(msgspec.Struct, frozen=True):
     refusals: list[Refusal]
 
 
+Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""A time as it comes, which may be in nanoseconds by mistake. JSON has longer numbers, which no arithmetic is for."""
+
+
 class _Point(msgspec.Struct):
-    ts: int
+    ts: Time
     seq: int
     values: dict[str, float | None]
 
 
 class _Message(msgspec.Struct):
     boot: str
-    ts: int | None = None
+    ts: Time | None = None
     seq: int | None = None
     values: dict[str, float | None] | None = None
     samples: list[_Point] | None = None
@@ -96,6 +102,9 @@ _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
 _SUGGESTIONS = 3
 """Suggestions for one message, which may hold thousands of unknown metrics."""
+
+_SHOWN = 3
+"""Of what is wrong with one message."""
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:
@@ -171,6 +180,16 @@ def _all_pass(values: Mapping[str, float | None]) -> bool:
     return bool(values)
 
 
+def together(details: Sequence[str]) -> str:
+    """One sentence of several, of which the first few are shown.
+
+    >>> together(["a", "b"]), together(["a", "b", "c", "d", "e"])
+    ('a; b', 'a; b; c (and 2 more)')
+    """
+    more = f" (and {len(details) - _SHOWN} more)" if len(details) > _SHOWN else ""
+    return "; ".join(details[:_SHOWN]) + more
+
+
 def check_values(
     values: Mapping[str, float | None], vocabulary: Mapping[str, Metric] = VOCABULARY, suggestions: int = 3
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
@@ -228,7 +247,7 @@ def _check(
         for reason, detail in wrong:
             refuse(reason, detail, whole=False)
     elif wrong:
-        refuse(wrong[0][0], "; ".join(detail for _, detail in wrong))
+        refuse(wrong[0][0], together([detail for _, detail in wrong]))
     else:
         refuse("no_values", "the sample carries no value")
 

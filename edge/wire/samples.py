@@ -86,7 +86,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         if payload[:1] == b"\x02":
             return cls._of_columns(*_of_version_2(payload))
         if payload[:1] != bytes([ENCODING]):
-            payload = encode_samples(_VERSION_1.decode(payload))
+            payload = _of_version_1(payload)
         if len(payload) < HEADER.itemsize:
             raise msgspec.DecodeError("the payload is cut off in its header")
         _, head_bytes, samples, values = _PACKED_HEADER.unpack_from(payload)
@@ -158,6 +158,13 @@ def decode_device(encoded: bytes) -> DeviceBoot:
     """One of :attr:`SampleHeader.devices`; raises ``msgspec.DecodeError``."""
     device: DeviceBoot = _DEVICE.decode(encoded)
     return device
+
+
+def _of_version_1(payload: bytes) -> bytes:
+    try:
+        return encode_samples(_VERSION_1.decode(payload))
+    except (struct.error, OverflowError) as error:  # a number longer than any sample has
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def encode_samples(samples: Sequence[Sample]) -> bytes:

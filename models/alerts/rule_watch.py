@@ -80,8 +80,6 @@ class RuleWatch:
     def __init__(self, rules: Sequence[AlertRule], spec: ForecastSpec, capacity: int = 16) -> None:
         self.rules = tuple(rule for rule in rules if rule.is_course)
         self._spec, self._half = spec, STEP_MS // spec.step_ms
-        if STEP_MS % spec.step_ms:
-            raise ValueError(f"rows of {spec.step_ms} ms do not fill half hours")
         self._columns = {name: spec.channels.index(name) for name in METRICS if name in spec.channels}
         self._leads = [min(steps_of(rule.lead_h * 60), reach_steps(spec)) for rule in self.rules]
         self._chances = [ChanceCalibration(lead, capacity) for lead in self._leads]
@@ -125,7 +123,12 @@ class RuleWatch:
         return self._chances[[each.name for each in self.rules].index(rule)]
 
     def see(self, indices: I64, rows: F32, ahead: SiteAhead) -> list[list[Said]]:
-        """What each rule says of each zone; ``rows [Z, L, C]`` are those of a day, the newest last."""
+        """What each rule says of each zone; ``rows [Z, L, C]`` are those of a day, the newest last.
+
+        Raises ``ValueError`` where rows do not fill half hours.
+        """
+        if STEP_MS % self._spec.step_ms:
+            raise ValueError(f"rows of {self._spec.step_ms} ms do not fill half hours")
         tracks = [self._past(zone, ahead) for zone in rows]
         for z, track in enumerate(tracks):
             self._mark(int(indices[z]), track, ahead.half_hour)

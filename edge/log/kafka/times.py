@@ -19,7 +19,8 @@ from edge.log.kafka.topics import TopicFacts, read_range
 __all__ = ["SiteTimes"]
 
 _SAVE_RECORDS = 10_000
-"""A fact is written this often, so this many records are read at a start."""
+"""A fact is written this often, and with the first append after a start that read more: what a start reads on stays
+bounded, however few records each process appends."""
 
 
 class _Fact(msgspec.Struct):
@@ -62,7 +63,7 @@ class SiteTimes:
         """Write the facts that are due, before an append: where that fails, nothing was appended. ``ends``: of ours."""
         for partition, known in self._partitions.items():
             if known.appended >= _SAVE_RECORDS:
-                self._write(producer, partition, ends[partition])
+                self._write(producer, partition, ends.get(partition, known.offset))
 
     def save(self, consumer: KafkaConsumer, producer: KafkaProducer, partition: int) -> None:
         """Write the fact now: records are about to be truncated."""
@@ -92,5 +93,6 @@ class SiteTimes:
         start = max(known.offset, begin)
         for record in map(decode_record, read_range(consumer, place, start, end, self._address.timeout_s)):
             known.sites[record.site] = max(record.receive_ms, known.sites.get(record.site, record.receive_ms))
+        known.appended += max(end - start, 0)
         known.offset = end
         return known

@@ -14,7 +14,7 @@ from edge.decoders.esphome import EsphomeDecoder
 from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
 from edge.wire.alert_orders import MAX_RULES_BYTES, ChangeRules, encode_order, order_topic
-from edge.wire.decoder import MAX_DOCUMENT_BYTES, HothouseDecoder
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, DecodedMessage, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.plan import MAX_PLAN_BYTES
 from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message
@@ -257,6 +257,35 @@ def test_no_record_is_longer_than_a_log_takes() -> None:
     records = RecordBuilder(ReplayedClock(NOW), 300_000).take(messages)
     assert max(len(record.payload) for record in records) <= 1024 * 1024
     assert [s.seq for record in records for s in decode_samples(record.payload)] == list(range(1000))
+
+
+def test_no_record_of_refusals_is_longer_either() -> None:
+    """However much is wrong with a message, what is said of it is short; of many messages there are more records."""
+    topic = sample_topic("demo", "z1", "climate")
+    wrong = {f"unheard_of_{n}": 1 for n in range(5000)}
+    body = json.dumps({"boot": BOOT, "ts": NOW, "seq": 1, "values": wrong}).encode()
+    few = _builder().take([Message(topic, body)] * 10)
+    assert sum(len(record.payload) for record in few) < 20 * 1024
+    assert _refusals(few[0])[0].detail.endswith("(and 4997 more)")
+    many = _builder().take([Message(topic, b"?" * 1024 + str(n).encode()) for n in range(1000)])
+    assert max(len(record.payload) for record in many) <= 1024 * 1024
+    assert [r.payload[:1] for record in many for r in _refusals(record)] == [b"?"] * 1000
+
+
+def test_a_decoder_that_fails_does_not_end_the_gateway() -> None:
+    """The message is refused: it would come again at each start."""
+
+    class Failing(HothouseDecoder):
+        def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
+            raise OverflowError("too large")
+
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=(Failing(),))
+    [record] = builder.take([_message(_sample())])
+    [refusal] = _refusals(record)
+    assert (record.site, refusal.reason) == (UNKNOWN_SITE, "decoder_failed")
+    assert refusal.topic == "hothouse/v1/demo/z1/climate/sample"
+    assert refusal.detail == "its decoder failed: OverflowError: too large"
+    assert builder.refused == 1
 
 
 def test_a_retained_value_without_a_time_is_no_reading() -> None:

@@ -255,6 +255,20 @@ def test_times_of_sites_stand_beside_the_records(log: KafkaLog, monkeypatch: pyt
 
 
 @pytest.mark.kafka
+def test_a_start_reads_as_little_after_many_as_after_one(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few records each process appends, the times are written before many stand behind them."""
+    monkeypatch.setattr(kafka_times, "_SAVE_RECORDS", 20)
+    partition = partition_of("demo", 2)
+    for _ in range(6):
+        process = KafkaLog(log.address, 2)
+        for _ in range(15):
+            process.append([NewRecord("demo", "tick", 50, b"")])
+        process.close()
+    fact = msgspec.json.decode(log._facts.read(log._clients.scout)[f"newest:{partition}"])
+    assert log.end_offset(partition) - fact["offset"] <= 2 * 20
+
+
+@pytest.mark.kafka
 def test_a_killed_uplink_into_kafka_counts_nothing_twice(log: KafkaLog, tmp_path: Path) -> None:
     """SIGKILL after Kafka has acknowledged a batch: it comes twice, each record is new once, with its own time."""
     filled(tmp_path / "log.sqlite")

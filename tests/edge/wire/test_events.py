@@ -32,6 +32,8 @@ def test_a_change_comes_back_as_it_was(change: Change) -> None:
         (b'{"type":"calibration","version":2,"metric":"wind_dir_deg","scale":2}', "angle"),
         (b'{"type":"calibration","version":2,"metric":"rh_pct","scale":0}', "scale not 0"),
         (b'{"type":"calibration","version":2,"metric":"unheard_of"}', "vocabulary"),
+        (b'{"type":"calibration","version":2,"metric":"rh_pct","from_ms":18446744073709551616}', "from_ms"),
+        (b'{"type":"retire","version":2,"until_ms":18446744073709551616}', "until_ms"),
         (b'{"type":"alias","version":2,"to":"../x"}', "device's name"),
         (b'{"type":"alias","version":2,"metric":"rh_pct","to":"wind_dir_deg"}', "different kinds"),
     ],

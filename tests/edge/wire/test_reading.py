@@ -74,6 +74,9 @@ def test_topics_are_parsed_as_they_are_made(site: str, zone: str, device: str) -
         (_body(ts=NOW + FUTURE_TOLERANCE_MS + 1), "future_ts"),
         (_body(ts=NOW - MAX_AGE_MS - 1), "ancient_ts"),
         (_body(ts=-5), "ancient_ts"),
+        (_body(ts=10**18), "future_ts"),
+        (_body(ts=10**400), "malformed"),  # no double is as large
+        (_body(ts=-(10**400)), "malformed"),
         (_body(values={}), "no_values"),
         (_body(values={"rh_pct": None}), "no_values"),
         (b'{"boot":"9f3c62d1a07be845","samples":[]}', "no_values"),

@@ -46,6 +46,13 @@ def test_records_of_older_versions_stay_readable(samples: list[Sample]) -> None:
         assert columns.payload() == encode_samples(samples)
 
 
+def test_a_number_that_no_sample_has_is_an_error() -> None:
+    """A gateway's record of the first version holds what MessagePack can, which is more."""
+    body = msgspec.msgpack.encode([["s", "z", "d", "9f3c62d1a07be845", 2**63, 1, {"rh_pct": 71.0}]])
+    with pytest.raises(msgspec.DecodeError):
+        SampleColumns.of(body)
+
+
 @given(st.lists(st.lists(SAMPLES, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_many_payloads_taken_apart_together_hold_what_each_holds(records: list[list[Sample]]) -> None:
     """Column by column, payload after payload."""

@@ -29,6 +29,20 @@ def test_only_what_is_old_and_passed_leaves() -> None:
     assert keep.apply(0, lambda: 6) == 0
 
 
+def test_one_clock_that_is_ahead_neither_keeps_all_nor_throws_kept_days_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site's receive times never fall, so that all its later records have the time of the one that was ahead."""
+    monkeypatch.setattr(retention, "LOOK_EVERY_RECORDS", 48)
+    log = MemoryLog(1)
+    keep = Retention(log, 7)
+    for hour in range(60 * 24):
+        b_ms = T0 + (hour if hour < 240 else 365 * 24) * 3_600_000
+        log.append([NewRecord("a", "tick", T0 + hour * 3_600_000, b""), NewRecord("b", "tick", b_ms, b"")])
+        while keep.apply(0, lambda: log.end_offset(0)):
+            pass
+        oldest_hour = log.begin_offset(0) // 2
+        assert max(0, hour - 8 * 24) <= oldest_hour <= max(0, hour - 7 * 24)
+
+
 def test_an_empty_log_and_no_snapshot_are_left_alone() -> None:
     """Nothing to count back from, nothing passed: nothing leaves."""
     assert Retention(MemoryLog(1), 7).apply(0, lambda: 0) == 0

@@ -99,6 +99,20 @@ def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
     assert all(alert["changed_ms"] >= T0 + 24 * HOUR * STEP for alert in after if alert["state"] == "firing")
 
 
+@pytest.mark.parametrize("step_s", [1200, 3600])
+def test_rows_that_fill_no_half_hour_are_forecast_without_rules_of_the_climate(tmp_path: Path, step_s: int) -> None:
+    """Rules of a state are watched: the second zone is silent."""
+    rig = Rig(tmp_path, filled([RULES, *records(30 * HOUR, silent=range(20 * HOUR, 30 * HOUR))]))
+    long_rows = rig.settings.stream.model_copy(update={"step_s": step_s})
+    little = ForecastSettings(horizons_min=(60, 1440), targets=("air_temp_c", "rh_pct"), stale_after_s=7200)
+    rig.settings = rig.settings.model_copy(update={"stream": long_rows, "forecast": little})
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    assert {forecast["zone"] for forecast in rig.live_state.published} == {"z1", "z2"}
+    assert {alert["kind"] for alert in told(rig)} == {"stale_zone"}
+
+
 @pytest.mark.parametrize("size", [97, 1000])
 @pytest.mark.thorough
 def test_how_the_log_is_cut_changes_no_alert(
