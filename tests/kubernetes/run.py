@@ -230,6 +230,8 @@ def _learn(cluster: Cluster, report: Report, load: Load) -> None:
     time.sleep(5)
     seen = load.seen(asked_s)
     report.check("no request failed in training and swap", not seen.failed, seen.words)
+    if seen.failed:
+        cluster.keep_logs(LOGS / "training")  # the pods are killed later, and what they said goes with them
     until(lambda: cluster.measured("hothouse_swaps_total") >= 1, "the swap is in Prometheus", 60)
     report.check("hothouse_swaps_total in Prometheus", True, f"{cluster.measured('hothouse_swaps_total'):.0f}")
 
