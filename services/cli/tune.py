@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from services.cli.base import console, errors, need_cluster, options_of
+from services.errors import ConfigError
 
 if TYPE_CHECKING:
     from services.learn.training.tuning import Trial
@@ -41,6 +42,12 @@ def tune(
     tail and compared with those in force on the second. Nothing is changed; the system may run meanwhile.
     """
     settings = options_of(ctx).settings()
+    kind = settings.learn.kind
+    if kind != "network":  # every trial trains one of these
+        raise ConfigError(
+            f'learn.kind is "{kind}": `hothouse tune` searches settings of the kind "network" alone',
+            'Set learn.kind = "network" to search; a fine-tuning has learn.fine_tuning_rate.',
+        )
     with need_cluster("tune"):
         from services.learn.training.tuning import read_windows, search, toml_of
         from services.runtime.ray_runtime import RayRuntime

@@ -116,7 +116,8 @@ class LearnSettings(Section):
     )
     timeout_s: float = Field(1800, gt=0, description="A training that takes longer is ended; the champion stays.")
     min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")
-    window_days: float = Field(60.0, gt=0, description="History used for a training, in days.")
+    # A share of it is held back, and a zone's first day teaches nothing: little more than a day is never enough.
+    window_days: float = Field(60.0, ge=2, description="History used for a training, in days.")
     held_back: float = Field(0.15, gt=0, lt=0.9, description="Newest share of the history, held back for the gate.")
     workers: int = Field(
         -1, ge=-1, le=256,

@@ -26,6 +26,7 @@ class TrainingRequest:
     level: float  # the chance of a mistake that the gate may take
     shadow: bool = False  # live rows will judge it
     all_rows: bool = False  # hold none back
+    champion_to_ms: int = 0  # the newest row that the champion counts as trained on; 0: nobody knows
 
 
 class Candidate(TypedDict):
@@ -67,8 +68,10 @@ _TAGS: Mapping[str, Any] = {
     "folder": str, "kind": str, "weights_sha256": str, "trained_on": TrainedOn, "log_offsets": dict[str, int],
     "held_back_mae": dict[str, dict[str, dict[str, float]]], "passed": bool, "reason": str, "forced": bool,
     "judged_against": str, "shadow": Shadow | None, "watch": Shadow | None, "withdrawn": str, "pruned": Pruned | None,
+    "due": str,
 }  # fmt: skip
-"""Each with the form that we write it in."""
+"""Each with the form that we write it in. ``due`` is the champion that a version is to replace, while that was decided
+and not done yet; versions that an earlier release registered have none."""
 
 
 def tags_of(known: Mapping[str, Any]) -> dict[str, str]:

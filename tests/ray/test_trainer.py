@@ -128,6 +128,21 @@ def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, r
     assert sum("shared" in path for path in kept) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_worker_whose_sensors_are_dead_changes_nothing(runtime: None, tmp_path: Path) -> None:
+    """The first of two workers has a zone without a value: scales, days and weights are those of a training in one
+    process, which has nothing but the other zone to train on.
+    """
+    settings = small_settings(tmp_path)
+    write_history(settings, days=5, dead=("z1",))
+    shared, losses, _ = ray.get(_train.remote(settings, "shared", workers=2))
+    alone, of_one, _ = ray.get(_train.remote(settings, "alone", workers=0))
+    assert losses == pytest.approx(of_one, rel=1e-3)
+    assert all(np.array_equal(shared[name], alone[name]) for name in ("spread", "residual", "trust"))
+    assert all(np.allclose(shared[name], alone[name], rtol=1e-3, atol=1e-4) for name in alone)
+
+
 @pytest.mark.s3
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_training_goes_on_from_a_bucket_on_another_machine(

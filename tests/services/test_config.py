@@ -120,6 +120,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[client]\nurl = 'greenhouse'\n", ("client.url", "greenhouse", "http://")),
         ("[learn]\nmlflow_uri = 'mlflow'\n", ("learn.mlflow_uri", "'mlflow'", "http://")),
         ("[learn]\nworkers = 1\nmin_workers = 2\n", ("learn", "min_workers is 2", "workers, 1")),
+        ("[learn]\nwindow_days = 1\n", ("learn.window_days", "1", "equal to 2")),
         ("[alerts]\nemail_to = ['grower']\n", ("alerts.email_to.0", "grower", "grower@example.org")),
         ("[[sites]]\nname = 's'\nlatitude = 52\n", ("sites", "s: latitude and longitude", "both")),
         ("[[sites]]\nname = 's'\nrepeat_setpoints = ['a b']\n", ("sites.0.repeat_setpoints.0", "a b", "topic")),

@@ -310,6 +310,7 @@ class RayCluster:
             log_offsets=order.log_offsets,
             champion=order.champion,
             champion_folder=order.champion_folder,
+            champion_to_ms=order.champion_to_ms,
             use_gpu=use_gpu,
             workers=(_worth_it(gpus if use_gpu else _nodes()) if learn.workers < 0 else learn.workers) if by_ray else 0,
             level=order.level,

@@ -23,6 +23,7 @@ from services.learn.loop.drift_feed import DriftFeed
 from services.learn.loop.schedule import Cron, Every, Schedule
 from services.learn.loop.triggers import NOTHING_NEW, NewData, Trigger, Triggers
 from services.learn.promotion.champion import ChampionAlias, ServingPointer
+from services.learn.promotion.due_promotion import DuePromotion
 from services.learn.promotion.live_comparison import LiveComparison, ModelComparer
 from services.learn.promotion.pruning import Pruner
 from services.learn.promotion.registry import Registry
@@ -36,6 +37,7 @@ from services.messages import (
     ModelRow,
     ModelSubmitted,
     Moved,
+    TrainedOn,
     TrainingAccepted,
     TrainingRun,
 )
@@ -109,6 +111,7 @@ class Retrainer:
         self._shows, self._looks = Periodic(SHOW_S), Periodic(LOOK_S)
         self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
         self._prunes = Periodic(PRUNE_S, monotonic_s())
+        self._due_promotion = DuePromotion(registry, self._champion, self._learning_status)
         self._triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
             settings.rest, settings.retrain_days,
@@ -172,7 +175,11 @@ class Retrainer:
         champion = self._registry.champion()
         newest_ms = int(candidate["trained_on"]["to_ms"])
         shadow = self._comparison.begin(champion, newest_ms, newest_ms)
-        version = self._shadows.register(candidate, now_ms, champion, shadow)
+        try:
+            version = self._shadows.register(candidate, now_ms, champion, shadow)
+        except RegistryRefusedError:
+            self._discard(candidate)
+            raise
         return ModelSubmitted(accepted=True, version=version, against=champion)
 
     def models(self) -> list[ModelRow]:
@@ -192,8 +199,11 @@ class Retrainer:
         self._shadows.prove()
 
     def retrain_if_due(self) -> None:
-        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed."""
+        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed. Before
+        that comes a promotion that an earlier one was to end with.
+        """
         now_s = self._monotonic_s()
+        self._due_promotion.make_up(now_s)
         trigger = self._triggers.due(now_s, history_days=0)  # an operator's wish waits for nothing
         trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
@@ -306,7 +316,11 @@ class Retrainer:
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()
-            version = self._outlast(lambda: self._register(candidate, started_ms, champion))
+            try:
+                version = self._outlast(lambda: self._register(candidate, started_ms, champion))
+            except RegistryRefusedError:
+                self._discard(candidate)
+                raise
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"]}
             run |= cast(TrainingRun, candidate["trained_on"])  # every field of which a run has, too
@@ -314,6 +328,7 @@ class Retrainer:
             for name in ("training", "schedule"):  # what the schedule could not read has been read
                 learning_status.errors.pop(name, None)
         except Exception as error:  # whatever went wrong, the champion stays, and a later try may be better
+            self._due_promotion.look_again()
             if not self._stopping.is_set():
                 self._fail(run, error)
         finally:
@@ -326,13 +341,16 @@ class Retrainer:
     def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:
         """A challenger, and the champion that it was measured against."""
         offsets = self._cluster.flush()
-        champion = self._registry.champion()
+        champion, models = self._registry.champion(), self._registry.list()
+        known_of = next((row["trained_on"] for row in models if row["version"] == champion), TrainedOn())
         # The first network has no reference in service: what was held back is enough, and the watch can take it back.
         shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
         order = TrainingRequest(
             champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
-            started_ms=started_ms, level=self._comparison.level(self._registry.list(), champion), shadow=shadow,
+            started_ms=started_ms, level=self._comparison.level(models, champion), shadow=shadow,
             all_rows=shadow and trigger.kind == "drift",
+            # Of a model that was made elsewhere the registry says more than its manifest, which cannot be checked.
+            champion_to_ms=int(known_of.get("to_ms") or 0),
         )  # fmt: skip
         self._drift_feed.training_began()  # not before: what drifted is still new where shards or MLflow were away
         candidate = self._cluster.train(order, self._stopping)
@@ -343,6 +361,13 @@ class Retrainer:
     def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
         shadow = self._shadows.of(candidate, champion)
         return self._shadows.register(candidate, started_ms, champion, shadow)
+
+    def _discard(self, candidate: Candidate) -> None:
+        """Remove the files of what MLflow has refused: nobody can ask for them. A failure changes nothing else."""
+        try:
+            self._registry.discard(candidate)
+        except (HothouseError, OSError):
+            _log.warning("the files of a challenger that MLflow refused stay: %s", candidate["folder"], exc_info=True)
 
     def _outlast(self, work: Callable[[], str]) -> str:
         """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
@@ -376,8 +401,9 @@ class Retrainer:
             return
         refusal = candidate["reason"]
         if candidate["passed"] or candidate["forced"]:
-            why = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
-            refusal = self._outlast(lambda: self._champion.succeed(version, judged_against, why))
+            reason, forced = candidate["reason"], candidate["forced"]
+            succeed = self._due_promotion.succeed
+            refusal = self._outlast(lambda: succeed(version, judged_against, reason, forced=forced))
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts["refused"] += 1

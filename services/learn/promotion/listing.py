@@ -66,14 +66,14 @@ class Listing:
         for name, version in state.aliases.items():
             names.setdefault(version, []).append(name)
         rows = [
-            row_of(version, names.get(number, []), self._expert) for number, version in self._versions(client).items()
+            row_of(version, names.get(number, []), self._expert) for number, version in self.versions(client).items()
         ]
         rows.sort(key=lambda row: -number_of(row["version"]))
         with self._lock:
             self._known = (written, state, now_s, rows)
         return list(rows)
 
-    def _versions(self, client: MlflowClient) -> dict[str, Any]:
+    def versions(self, client: MlflowClient) -> dict[str, Any]:
         """All versions by number; in an order that nothing which happens between two pages changes."""
         found: dict[str, Any] = {}
         token: str | None = None

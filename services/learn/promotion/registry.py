@@ -93,8 +93,9 @@ class Registry:
         """Record a candidate, promoted or not, with its lineage and evidence; returns its version.
 
         ``shadow``: it is being judged on live rows, and :meth:`settle` says how that ended; else ``against`` is the
-        champion that it was judged against. What an MLflow that went away cut short is completed by the same call:
-        a candidate with an artefact is one run and one version, also where the answer was lost and not the call.
+        champion that it was judged against, and is to replace (:meth:`due`) where it passed or is forced. What an
+        MLflow that went away cut short is completed by the same call: a candidate with an artefact is one run and one
+        version, also where the answer was lost and not the call.
         """
         with self._writing() as client:
             run = self._begun(client, candidate, created_ms) or client.create_run(
@@ -110,7 +111,9 @@ class Registry:
             client.log_dict(run_id, candidate["evidence"], EVIDENCE)
             if candidate["folder"]:
                 client.log_artifacts(run_id, candidate["folder"], "model")
-            tags = tags_of({**candidate, "shadow": shadow, "judged_against": "" if shadow else against})
+            judged_against = "" if shadow else against
+            due = judged_against if candidate["passed"] or candidate["forced"] else ""
+            tags = tags_of({**candidate, "shadow": shadow, "judged_against": judged_against, "due": due})
             made = client.search_model_versions(f"name='{self._model}' and run_id='{run_id}'")
             model = made[0] if made else client.create_model_version(
                 self._model, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
@@ -119,11 +122,31 @@ class Registry:
             client.set_terminated(run_id)
         return self._name(model.version)
 
-    def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
-        """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
+    def due(self) -> tuple[str, str] | None:
+        """The newest version that is to be promoted, and the champion that it is to replace; ``None`` without one.
+
+        Reads all versions: not to be asked all the time.
+        """
+        with self._mlflow() as client:
+            for number, version in sorted(self._listing.versions(client).items(), key=lambda one: -int(one[0])):
+                if replaced := said_by(version.tags).get("due"):
+                    return self._name(number), replaced
+        return None
+
+    def no_longer_due(self, version: str) -> None:
+        """Record that a version was promoted, or will not be."""
+        self._tag(version, due="")
+
+    def record_verdict(self, version: str, passed: bool, reason: str, against: str) -> None:
+        """Record the verdict on a model in shadow, where it stays until :meth:`settle`."""
         with self._writing() as client:
             client.update_model_version(self._model, self.expert.number(version), description=reason)
-            self._tag(version, passed=passed, reason=reason, judged_against=against, shadow=None)
+            self._tag(version, passed=passed, reason=reason, judged_against=against)
+
+    def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
+        """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
+        self.record_verdict(version, passed, reason, against)
+        self._tag(version, shadow=None)
 
     def keep_evidence(self, version: str, name: str, evidence: dict[str, Any]) -> None:
         """Keep a comparison's numbers as ``{name}.json`` with the model's run; none where there are none."""
@@ -158,16 +181,27 @@ class Registry:
         """
         with self._mlflow() as client:
             found = client.get_model_version(self._model, self.expert.number(version))
-            folder = Path(said_by(found.tags).get("folder", ""))
-            if self._is_ours(folder):
-                forget_folder(self._where, folder)
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(folder)
+            self._remove_folder(Path(said_by(found.tags).get("folder", "")))
             uri = client.get_run(found.run_id).info.artifact_uri
             try:
                 get_artifact_repository(uri, tracking_uri=self._uri).delete_artifacts("model")
             except NotImplementedError:
                 _log.info("MLflow's artifact store at %s cannot remove files", uri)
+
+    def discard(self, candidate: Candidate) -> None:
+        """Remove the artefact of a candidate that MLflow refused to register, unless a version names it all the same.
+
+        Raises ``OSError`` if files cannot be removed.
+        """
+        folder = candidate["folder"]
+        if folder and folder not in {row["folder"] for row in self.list()}:
+            self._remove_folder(Path(folder))
+
+    def _remove_folder(self, folder: Path) -> None:
+        if self._is_ours(folder):
+            forget_folder(self._where, folder)
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
 
     def champion(self) -> str:
         """The version that should serve; ``online`` while none was promoted."""
@@ -254,7 +288,7 @@ class Registry:
         # The champion moves first: that is the move that counts, should MLflow go away in between.
         self.keep_previous(before)
         if version != ONLINE_VERSION:
-            self._tag(version, shadow=None, withdrawn="")  # whoever made it champion has decided
+            self._tag(version, shadow=None, withdrawn="", due="")  # whoever made it champion has decided
 
     def keep_previous(self, version: str) -> None:
         """Make what served before a move of ``champion`` ``previous``; ``online`` leaves what was."""

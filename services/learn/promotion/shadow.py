@@ -93,6 +93,9 @@ class Shadows:
             self._refuse(outcome)
 
     def _accept(self, outcome: ComparisonOutcome) -> None:
+        # First: a process that is killed after the move must not leave a champion that is recorded as refused.
+        self._registry.keep_evidence(outcome.version, "shadow", outcome.evidence)
+        self._registry.record_verdict(outcome.version, True, outcome.reason, outcome.against)
         try:
             refusal = self._champion.succeed(outcome.version, outcome.against, outcome.reason)
         except PromotionRefusedError as error:
@@ -100,13 +103,10 @@ class Shadows:
         if refusal:
             self._refuse(ComparisonOutcome("refused", outcome.version, outcome.against, refusal, outcome.evidence))
         else:
-            self._settle(outcome, passed=True)
+            self._registry.settle(outcome.version, True, outcome.reason, outcome.against)
 
     def _refuse(self, outcome: ComparisonOutcome) -> None:
-        self._settle(outcome, passed=False)
+        self._registry.keep_evidence(outcome.version, "shadow", outcome.evidence)
+        self._registry.settle(outcome.version, False, outcome.reason, outcome.against)
         self._learning_status.counts["refused"] += 1
         self._learning_status.tell("refused", version=outcome.version, reason=outcome.reason)
-
-    def _settle(self, outcome: ComparisonOutcome, *, passed: bool) -> None:
-        self._registry.keep_evidence(outcome.version, "shadow", outcome.evidence)
-        self._registry.settle(outcome.version, passed, outcome.reason, outcome.against)

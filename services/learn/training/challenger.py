@@ -206,6 +206,8 @@ def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel)
     from services.learn.training.trainer import TrainPlan
 
     job = work.job
+    # A zone's first day is left out, and an example needs a truth: see WindowSet.origins.
+    too_few = job.spec.steps_per_day + min(job.spec.horizon_steps)
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, TRAININGS)),
@@ -214,7 +216,7 @@ def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel)
         config=training_config(job.learn, job.kind),
         places=zone_places(job.places, found),
         cut_ms=cut_ms,
-        shares=dataset.share_out(found.rows, job.workers),
+        shares=dataset.share_out(found.rows, job.workers, too_few),
         workers=job.workers,
         use_gpu=job.use_gpu,
         initial_state=None if reference.start is None else reference.start.arrays(),

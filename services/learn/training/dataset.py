@@ -125,15 +125,20 @@ def gather(
     return collect((pa.Table.from_batches([batch]) for batch in batches), channels, zones)
 
 
-def share_out(rows: Mapping[str, int], workers: int) -> list[frozenset[str]]:
+def share_out(rows: Mapping[str, int], workers: int, too_few: int = 0) -> list[frozenset[str]]:
     """Deal whole zones to at most ``workers`` workers, the largest zones first, each to the worker that has least.
 
-    Windows need unbroken rows of a zone, so a zone is never cut; with fewer zones than workers, fewer take part.
+    Windows need unbroken rows of a zone, so a zone is never cut; with fewer zones than workers, fewer take part. A zone
+    of ``too_few`` rows or less has nothing to train on: it makes no share, but is in one with others.
 
     >>> [sorted(share) for share in share_out({"s/a": 9, "s/b": 5, "s/c": 4}, 2)]
     [['s/a'], ['s/b', 's/c']]
+    >>> [sorted(share) for share in share_out({"s/a": 9, "s/b": 5, "s/c": 4}, 2, too_few=5)]
+    [['s/a', 's/b', 's/c']]
     """
-    shares: list[list[str]] = [[] for _ in range(max(1, min(workers, len(rows))))]
+    long_enough = sum(count > too_few for count in rows.values())
+    # The largest come first, and shares are no more than these: so each share gets one of them.
+    shares: list[list[str]] = [[] for _ in range(max(1, min(workers, long_enough)))]
     for zone in sorted(rows, key=lambda name: (-rows[name], name)):
         min(shares, key=lambda share: sum(rows[name] for name in share)).append(zone)
     return [frozenset(share) for share in shares]

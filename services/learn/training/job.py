@@ -29,6 +29,7 @@ class Job:
     champion_folder: str  # empty without a network
     use_gpu: bool
     workers: int  # of Ray Train; 0: in the process of the job
+    champion_to_ms: int = 0  # the newest row that the registry says it was trained on; 0: it does not say
     level: float = 0.1  # the chance of a mistake that the gate may take
     margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
     shadow: bool = False  # it is judged on live rows afterwards

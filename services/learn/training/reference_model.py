@@ -70,7 +70,9 @@ def reference_model_of(
 
 
 def _load(job: Job) -> tuple[artefact.Artefact, int]:
-    """The champion, and the newest row that it was trained on."""
+    """The champion, and the newest row that it was trained on: whichever is later of what its manifest and the registry
+    say. A manifest that was made elsewhere knows nothing of the rows here.
+    """
     if not job.champion_folder:
         raise artefact.ArtefactMissingError("its files are damaged or missing")
     try:
@@ -78,10 +80,12 @@ def _load(job: Job) -> tuple[artefact.Artefact, int]:
     except OSError as error:
         raise artefact.ArtefactMissingError(f"its files cannot be had: {error}") from error
     model = artefact.load(Path(job.champion_folder), job.spec.hash)
-    until_ms = model.manifest.get("trained_on", {}).get("to_ms")
-    if not isinstance(until_ms, int):
-        raise artefact.ArtefactCorruptError("its manifest does not say what it was trained on")
-    return model, until_ms
+    trained_on = model.manifest.get("trained_on")
+    said_ms = trained_on.get("to_ms") if isinstance(trained_on, dict) else None
+    known = [ms for ms in (said_ms, job.champion_to_ms) if isinstance(ms, int) and ms]
+    if not known:
+        raise artefact.ArtefactCorruptError("neither its manifest nor the registry says what it was trained on")
+    return model, max(known)
 
 
 def _climatology(inputs: Any) -> F32:

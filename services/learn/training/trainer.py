@@ -37,6 +37,7 @@ from services.errors import TrainingError
 from services.learn.training.dataset import collect
 from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.placement_groups import note_reservation
+from services.messages import I64
 from services.store.storage import StorageAddress
 
 __all__ = ["EpochClock", "TrainPlan", "first_cause", "quiet", "train"]
@@ -124,13 +125,8 @@ def _loop(config: dict[str, Any]) -> FitResult:
     rank, world = context.get_world_rank(), context.get_world_size()
     if plan.workers and not rank:
         note_reservation(plan.runs, plan.name)
-    stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)
-    # A group that could not be as large as planned deals the shares of those that are not there among the others.
-    rows = collect(stream, plan.spec.channels, frozenset().union(*plan.shares[rank::world]))
-    names = np.array(rows.zones)[rows.zone_ids]
-    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, plan.places, plan.spec)
-    origins = windows.origins(plan.spec.steps_per_day)
     settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
+    windows, origins, steps = _examples(plan, settings, rank, world)
     clock = EpochClock()
 
     def keep(progress: TrainingProgress) -> None:
@@ -143,10 +139,41 @@ def _loop(config: dict[str, Any]) -> FitResult:
         make=_form(plan),
         wrap=_wrapping(plan) if world > 1 else lambda network: network,
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
-        steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
+        steps_per_epoch=steps,
     )  # fmt: skip
     resized = plan.workers > 0 and world != _most_workers(plan)
     return replace(result, cost_s=clock.cost_s, resumed=result.resumed or resized)
+
+
+def _examples(plan: TrainPlan, settings: TrainingConfig, rank: int, world: int) -> tuple[WindowSet, I64, int | None]:
+    """What worker ``rank`` trains on, and how many steps an epoch has, ``None`` where it is alone.
+
+    Sensors may be dead in all of its zones, so that it has no origin; only where no worker has any there is none.
+    """
+    windows, origins = _rows_for(plan, rank, world)
+    if world == 1:
+        return windows, origins, None
+    counts = _origins_of_all(len(origins), rank, world)
+    steps, most = _common_steps(counts, settings), int(np.argmax(counts))
+    # The scales of the first one's rows are those of all, and its days say how far the network is trusted: where it
+    # has no origin, it changes places with the worker that has most.
+    if most and not counts[0] and rank in (0, most):
+        windows, origins = _rows_for(plan, most - rank, world)
+    if steps and not len(origins):
+        # It takes part in every step all the same, or the others wait for it: with a row that nothing follows, which
+        # has no truth and adds nothing to their loss.
+        origins = np.array([len(windows.zone_ids) * windows.length - 1])
+    return windows, origins, steps
+
+
+def _rows_for(plan: TrainPlan, rank: int, world: int) -> tuple[WindowSet, I64]:
+    """The rows of the zones of worker ``rank``, and the origins to train on among them."""
+    stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)
+    # A group that could not be as large as planned deals the shares of those that are not there among the others.
+    rows = collect(stream, plan.spec.channels, frozenset().union(*plan.shares[rank::world]))
+    names = np.array(rows.zones)[rows.zone_ids]
+    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, plan.places, plan.spec)
+    return windows, windows.origins(plan.spec.steps_per_day)
 
 
 class EpochClock:
@@ -238,12 +265,17 @@ def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
     return wrap
 
 
-def _common_steps(origins: int, config: TrainingConfig) -> int:
-    """Steps an epoch that all workers take: those of the worker that has most windows."""
-    mine = -(-min(origins, config.max_windows) // config.batch_size)
-    most = torch.tensor(float(mine), device=ray.train.torch.get_device())
-    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
-    return int(most.item())
+def _origins_of_all(mine: int, rank: int, world: int) -> list[int]:
+    """How many origins each worker has, by rank; every worker calls this with its own."""
+    counts = torch.zeros(world, dtype=torch.int64, device=ray.train.torch.get_device())
+    counts[rank] = mine
+    torch.distributed.all_reduce(counts)
+    return [int(count) for count in counts.tolist()]
+
+
+def _common_steps(counts: Sequence[int], config: TrainingConfig) -> int:
+    """Steps an epoch that all workers take: those of the worker that has most windows; 0 without any."""
+    return -(-min(max(counts), config.max_windows) // config.batch_size)
 
 
 @contextmanager

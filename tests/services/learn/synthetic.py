@@ -38,13 +38,14 @@ def small_settings(folder: Path, **learn: Any) -> Settings:
 
 def write_history(
     settings: Settings, days: float = 8, zones: tuple[str, ...] = ("z1", "z2"), seed: int = 1, after_days: float = 0,
-    changed_days: float = LONGEST_DAYS,
+    changed_days: float = LONGEST_DAYS, dead: tuple[str, ...] = (),
 ) -> int:  # fmt: skip
     """Write rows of site ``demo`` from ``START_MS`` on; returns the newest ``end_ms``.
 
     The heating pipe shows what the next hour will bring: a network can learn that, no climatology can. Rows of the
     first ``after_days`` are left out: they were written by an earlier call. After ``changed_days`` the pipe says the
-    opposite, so that a network of before is wrong.
+    opposite, so that a network of before is wrong. Zones that are ``dead`` have rows without a value that is
+    forecast.
     """
     spec = forecast_spec(settings)
     count = round(days * spec.steps_per_day)
@@ -65,8 +66,9 @@ def write_history(
         values = np.full((len(zones), len(spec.channels)), np.nan, np.float32)
         for zone in range(len(zones)):
             temperature = 18 + zone + 6 * sun[step] + outside[step] + noise.normal(0, 0.05)
-            values[zone, column["air_temp_c"]] = temperature
-            values[zone, column["rh_pct"]] = np.clip(75 - 2 * (temperature - 20) + noise.normal(0, 0.2), 5, 99)
+            humidity = np.clip(75 - 2 * (temperature - 20) + noise.normal(0, 0.2), 5, 99)
+            if zones[zone] not in dead:
+                values[zone, column["air_temp_c"]], values[zone, column["rh_pct"]] = temperature, humidity
             values[zone, column["heat_pipe_low_c"]] = 40 + 4 * sign * (outside[step + lag] - outside[step])
             values[zone, column["out_radiation_w_m2"]] = 700 * sun[step]
         end_ms = START_MS + (step + 1) * spec.step_ms

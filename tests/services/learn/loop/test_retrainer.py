@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException, get_error_code
 
-from services.errors import HistoryError, TrainingError
+from services.errors import HistoryError, RegistryRefusedError, TrainingError
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from tests.patience import patience_s, until
@@ -44,6 +44,7 @@ def test_refused_challenger_leaves_the_champion(make: Make, cluster: FakeCluster
     assert cluster.kinds() == ["retrain", "swap", "retrain", "refused"]
     assert "worse than persistence" in cluster.events[-1]["reason"]
     assert [order.champion_folder for order in cluster.orders] == ["", str(cluster.folder / "run1")]
+    assert [order.champion_to_ms for order in cluster.orders] == [0, 400]
     assert retrainer.status()["last_run"]["result"] == "refused"
 
 
@@ -103,6 +104,35 @@ def test_what_mlflow_refuses_is_not_asked_again(
         assert (len(asked), retrainer.status()["last_run"]["result"]) == (tries, "failed"), code
         assert "Metric name is too long" in retrainer.status()["last_error"]
         clock.now_s += 100
+    # Nobody can ask for what was refused; of the other MLflow may know more than it could say.
+    assert [path.name for path in cluster.folder.iterdir()] == ["run2"]
+
+
+def test_files_of_what_mlflow_refuses_stay_where_a_version_names_them(
+    make: Make, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow took the version, and refused what came after it."""
+    cluster.results = [False]
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "set_registered_model_alias", refused)
+        make().retrain_if_due()
+    assert [row["folder"] for row in make().models()] == [str(cluster.folder / "run1")]
+    assert (cluster.folder / "run1" / "weights.safetensors").exists()
+
+
+def test_files_of_a_submitted_model_that_mlflow_refuses_go(
+    make: Make, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are a copy: whoever submitted it has his own."""
+    monkeypatch.setattr(MlflowClient, "log_batch", refused)
+    with pytest.raises(RegistryRefusedError):
+        make().submit("made")
+    assert list(cluster.folder.iterdir()) == []
+
+
+def refused(*_: Any, **__: Any) -> None:
+    """What MLflow answers whoever may not write."""
+    raise MlflowException("no", error_code=get_error_code(403))
 
 
 @pytest.mark.parametrize("force", [False, True])

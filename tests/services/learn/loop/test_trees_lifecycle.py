@@ -151,6 +151,15 @@ def test_submitted_trees_do_not_end_the_training_of_others(world: World) -> None
     assert [round(world.cluster.news(since_ms).days) for since_ms in (newest_ms - 86_400_000, 0)] == [1, FIRST_DAYS]
 
 
+def test_a_training_is_told_what_its_champion_was_trained_on(world: World) -> None:
+    """As the registry has it: the manifest of one that was submitted knows nothing of the rows here."""
+    order = TrainingRequest(
+        champion="trees-v1", champion_folder="", log_offsets={}, started_ms=1, level=0.1, champion_to_ms=7
+    )
+    job = world.cluster._job(order)
+    assert (job.champion, job.champion_to_ms) == ("trees-v1", 7)
+
+
 @pytest.mark.thorough
 def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
     """Trained when there is history enough, judged, promoted, used; trained again by the days of the stream, in shadow,

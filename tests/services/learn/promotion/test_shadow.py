@@ -360,6 +360,58 @@ def _away(*_: Any, **__: Any) -> None:
     raise RegistryError("MLflow does not answer")
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+def test_a_kill_after_the_promotion_leaves_no_winner_that_is_recorded_as_refused(
+    retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock, registry: Registry, tmp_path: Path
+) -> None:
+    """The verdict is in the registry before the alias moves, so that it is there when another champion comes, too."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "settle", killed)
+        with pytest.raises(Killed):
+            retrainer.prove()
+    again = make(shadow_hours=6, watch_hours=0)
+    again.watch()
+    again.prove()
+    row = again.models()[0]
+    assert (row["stage"], row["passed"], row["judged_against"]) == ("champion", True, "v1")
+    assert row["reason"] == "In shadow: Words."
+    assert evidence(registry, "v2", tmp_path) == {"rows": 40}
+    again.promote("online")
+    cluster.results = [True]
+    again.trigger("operator")
+    again.retrain_if_due()
+    again.promote("v1")
+    assert {row["version"]: row["stage"] for row in again.models()}["v2"] == "retired"
+
+
+def test_a_winner_that_may_not_be_promoted_is_refused_all_the_same(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files were damaged while it was compared: that is its reason then, not the verdict."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    compared = cluster.compare
+
+    def damage(*asked: Any, **named: Any) -> Any:
+        (cluster.folder / "run2" / "weights.safetensors").write_bytes(b"torn")
+        return compared(*asked, **named)
+
+    monkeypatch.setattr(cluster, "compare", damage)
+    retrainer.prove()
+    row = retrainer.models()[0]
+    assert (row["stage"], row["passed"], cluster.pointer) == ("refused", False, "v1")
+    assert "v2 cannot serve" in row["reason"]
+
+
 def test_a_watch_that_was_not_begun_is_begun_by_the_next_retrainer(
     retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,6 +28,7 @@ from services.learn.training.recipe import job_of
 from services.learn.training.trainer import TrainPlan
 from services.messages import I64
 from services.store.history import History
+from services.store.rows import SiteStep
 from tests.services.learn.synthetic import START_MS, small_settings, write_history
 
 
@@ -180,3 +182,28 @@ def test_a_fine_tuning_has_a_rate_of_its_own() -> None:
     assert learn.fine_tuning_rate == FINE_TUNING_RATE
     assert training_config(learn).learning_rate == learn.learning_rate
     assert training_config(learn).trust_days > 0
+
+
+def test_a_zone_of_half_a_day_is_no_workers_only_one(job: Job, plans: list[TrainPlan]) -> None:
+    """It has nothing to train on before the cut: of three workers two take part, and one of them has it beside
+    another.
+    """
+    history = History(Path(job.storage), job.spec.channels, job.spec.step_ms // 1000)
+    values = np.full((1, len(job.spec.channels)), 20, np.float32)
+    first_ms = START_MS + round(3.5 * 86_400_000)  # the fifth of five days is held back
+    for end_ms in range(first_ms, job.to_ms + 1, job.spec.step_ms):
+        history.add([SiteStep(0, "late", end_ms, ("z",), values, np.zeros_like(values))])
+    history.flush()
+    challenger.learn(replace(job, files=tuple(history.files()), workers=3))
+    (plan,) = plans
+    assert [sorted(share) for share in plan.shares] == [["demo/z1", "late/z"], ["demo/z2"]]
+
+
+def test_a_submitted_champion_counts_as_trained_on_what_the_registry_says(job: Job, plans: list[TrainPlan]) -> None:
+    """Whatever its manifest says: rows that it may have seen are not compared, and its weights are not begun with."""
+    first = challenger.learn(job)
+    assert first["trained_on"]["to_ms"] < job.to_ms
+    second = challenger.learn(after(job, first, champion_to_ms=job.to_ms))
+    assert plans[1].initial_state is None
+    assert "v1 has seen rows after the cut" in second["reason"]
+    assert "Only 0 rows could be compared" in second["reason"]

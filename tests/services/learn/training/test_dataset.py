@@ -87,6 +87,23 @@ def test_every_zone_goes_to_exactly_one_worker(rows: dict[str, int], workers: in
     assert heaviest <= max(max(rows.values()), 2 * sum(rows.values()) / len(shares))
 
 
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.integers(1, 500), min_size=1, max_size=20), st.integers(1, 6),
+    st.integers(0, 500),
+)  # fmt: skip
+def test_no_worker_has_only_zones_with_too_few_rows(rows: dict[str, int], workers: int, too_few: int) -> None:
+    """Alone with zones of less than a day a worker has nothing to train on: they go to workers with others, so that
+    fewer take part. All zones are dealt all the same, once.
+    """
+    shares = share_out(rows, workers, too_few)
+    long_enough = [zone for zone in rows if rows[zone] > too_few]
+    assert sorted(zone for share in shares for zone in share) == sorted(rows)
+    assert len(shares) == max(1, min(workers, len(long_enough)))
+    assert all(share & set(long_enough) for share in shares) or not long_enough
+    if len(long_enough) == len(rows):
+        assert shares == share_out(rows, workers)
+
+
 def test_range_is_described_from_the_rows_themselves(tmp_path: Path) -> None:
     """Bounds and counts a zone are those of the rows with ``after < end <= to``, not those that were asked for."""
     files = _history(tmp_path)

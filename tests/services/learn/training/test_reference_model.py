@@ -53,6 +53,24 @@ def test_champion_that_has_seen_held_back_rows(tmp_path: Path) -> None:
     assert "v3 has seen rows after the cut" in reference.note
 
 
+@pytest.mark.parametrize(
+    ("trained_on", "registered_ms", "seen_ms"),
+    [
+        ({"to_ms": CUT_MS - 9}, CUT_MS + 5, CUT_MS + 5),
+        ({"to_ms": CUT_MS + 7}, CUT_MS + 5, CUT_MS + 7),
+        ({}, CUT_MS + 5, CUT_MS + 5),
+    ],
+)
+def test_the_later_of_manifest_and_registry_counts(
+    tmp_path: Path, trained_on: dict[str, Any], registered_ms: int, seen_ms: int
+) -> None:
+    """A manifest that was made elsewhere may say little or nothing: what the registry holds is as good a reason."""
+    job = replace(job_over(tmp_path, trained_on), champion_to_ms=registered_ms)
+    reference = reference_model_of(job, CUT_MS, OPTIONS)
+    assert (reference.name, reference.from_ms, reference.start) == ("v3", seen_ms, None)
+    assert "v3 has seen rows after the cut" in reference.note
+
+
 def test_champion_of_another_network_is_still_the_reference(tmp_path: Path) -> None:
     """Other network options end the warm start alone: the champion itself is what is to be beaten."""
     reference = reference_model_of(job_over(tmp_path, {"to_ms": CUT_MS}), CUT_MS, {**OPTIONS, "hidden": 16})
@@ -67,7 +85,7 @@ def test_champion_of_another_network_is_still_the_reference(tmp_path: Path) -> N
         ("torn", "is torn or altered"),
         ("no folder", "its files are damaged or missing"),
         ("schema", "was made for schema"),
-        ("lineage", "does not say what it was trained on"),
+        ("lineage", "neither its manifest nor the registry says what it was trained on"),
     ],
 )
 def test_champion_that_cannot_be_measured_is_named(tmp_path: Path, damage: str, says: str) -> None:

@@ -1,0 +1,78 @@
+"""What each of several workers trains on, also where the sensors of all of its zones are dead; without Ray."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models.features.windows import WindowSet
+from models.network.quantile import QuantileNetwork, to_tensors
+from models.network.training import TrainingConfig, fit, pinball
+from services.learn.training import trainer
+from services.learn.training.trainer import TrainPlan
+from tests.models.worlds import PLACE, SPEC, START_MS, rows, window_set
+
+SETTINGS = TrainingConfig(batch_size=32, max_windows=300)
+
+
+def dead(zones: int = 1) -> WindowSet:
+    """Zones whose rows have weather and lamps, and no value that is forecast."""
+    values = rows(zones=zones)
+    for target in ("air_temp_c", "rh_pct"):
+        values[..., SPEC.channels.index(target)] = np.nan
+    return WindowSet([f"d{i}" for i in range(zones)], START_MS, values, [PLACE] * zones, SPEC)
+
+
+def shared(monkeypatch: pytest.MonkeyPatch, *dealt: WindowSet) -> list[tuple[WindowSet, Any, int | None]]:
+    """What each worker trains on, and its steps, where these are the rows that they were dealt."""
+    origins = [windows.origins(SPEC.steps_per_day) for windows in dealt]
+    monkeypatch.setattr(trainer, "_rows_for", lambda plan, rank, world: (dealt[rank], origins[rank]))
+    monkeypatch.setattr(trainer, "_origins_of_all", lambda mine, rank, world: [len(found) for found in origins])
+    plan = cast(TrainPlan, None)
+    return [trainer._examples(plan, SETTINGS, rank, len(dealt)) for rank in range(len(dealt))]
+
+
+def test_the_first_worker_has_rows_that_can_be_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It scales the network for all, and says how many days there were: with dead sensors it changes rows with the
+    worker that has most.
+    """
+    nothing, few, most = dead(), window_set(2), window_set(3)
+    first, second, third = shared(monkeypatch, nothing, few, most)
+    assert [windows for windows, _, _ in (first, second, third)] == [most, few, nothing]
+    assert first[1].tolist() == most.origins(SPEC.steps_per_day).tolist()
+    assert second[1].tolist() == few.origins(SPEC.steps_per_day).tolist()
+    assert {steps for _, _, steps in (first, second, third)} == {-(-300 // 32)}
+
+
+def test_a_worker_without_origins_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It steps with the others, on a row without a truth: its loss is none, and so is every gradient."""
+    _, (windows, origins, steps) = shared(monkeypatch, window_set(3), dead(zones=2))
+    assert (len(origins), steps) == (1, 10)
+    truth = windows.truth(origins)
+    assert np.isnan(truth).all()
+    network = QuantileNetwork(SPEC, hidden=8)
+    nn.init.normal_(network.head.weight)
+    loss = pinball(network(*to_tensors(windows.inputs(origins))), torch.from_numpy(truth), network.residual)
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 0
+    gradients = [parameter.grad for parameter in network.parameters()]
+    assert all(gradient is not None and not gradient.any() for gradient in gradients)
+
+
+def test_where_nobody_has_an_origin_there_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that has seen no truth would be none."""
+    for windows, origins, steps in shared(monkeypatch, dead(), dead()):
+        assert (len(origins), steps) == (0, 0)
+        with pytest.raises(ValueError, match="no origin to train on"):
+            fit(windows, origins, SETTINGS, steps_per_epoch=steps)
+
+
+def test_one_worker_alone_has_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no group that it could ask."""
+    ((windows, origins, steps),) = shared(monkeypatch, window_set(3))
+    assert origins.tolist() == windows.origins(SPEC.steps_per_day).tolist()
+    assert steps is None
