@@ -29,6 +29,8 @@ class About(NamedTuple):
     version: str
     expire_after_s: int
     """Entities whose state is older become unavailable."""
+    silent_after_s: float
+    """As do those of a zone whose readings are older: its forecast is refused elsewhere, too."""
 
 
 def zone_document(

@@ -2,7 +2,7 @@
 
 Pure: it takes the live state's changes, remembers what was said, and gives messages to publish. All are retained, so
 that Home Assistant finds them whenever it asks; a state that has grown old is taken back, or it would be found as if
-it were new.
+it were new. So is that of a silent zone, of which rows go on to close at each step with the others of its site.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from services.home_assistant.documents import About, site_document, zone_documen
 from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
 from services.home_assistant.states import OUTSIDE, site_state, zone_state
 from services.messages import ModelRow, ZoneForecast
+from services.serve.view import input_age_s
 
 __all__ = ["Publication"]
 
@@ -58,7 +59,7 @@ class Publication:
         self.published = set(published)
         self._said: dict[str, bytes] = {}
         self._said_s: dict[str, float] = {}
-        self._old = set[str]()  # states that were taken back: they wait for the next row
+        self._old = set[str]()  # states that are not said: they wait for the next row with a reading
 
     def take(self, changes: Mapping[str, Any]) -> list[RetainedMessage]:
         """What the live state's changes (``LiveStateChanges``) make necessary to publish, devices before states."""
@@ -67,25 +68,26 @@ class Publication:
             self._problems[component] = str(figures.get("error") or figures.get("last_error") or "")
             for left in figures.get("left", ()):
                 self._left[left["site"], left["zone"]] = left["left_ms"]
-        renewed = set()
+        came = set()
         for forecast in changes.get("forecasts", ()):
             key = forecast["site"], forecast["zone"]
             if forecast["origin_ms"] > self._left.get(key, -1):
                 self._take_forecast(key, forecast)
-                renewed.add(key)
+                came.add(key)
         alerted = set()
         for alert in changes.get("alerts", ()):
             key = alert["site"], alert["zone"]
             if self._alerts.setdefault(key, ZoneAlerts()).take([alert]):
                 alerted.add(key)
         messages = self._removals()
+        fresh, silent = self._by_readings(came)
+        self._old |= silent
         for key in self._zones:
-            if key in renewed | alerted:
+            if key in came | alerted:
                 messages += [*self._of_zone(*key), self._alerts_of(*key)]
         for site in dict.fromkeys(site for site, _ in self._zones):
             messages += self._of_site(site)
-        fresh = {state_topic(*key) for key in renewed} | {state_topic(site) for site, _ in renewed}
-        return [*self._news(messages, fresh), *self._expired()]
+        return [*self._news(messages, fresh), *self._expired(silent)]
 
     def again(self) -> list[RetainedMessage]:
         """Everything, for a Home Assistant or a broker that has started.
@@ -109,6 +111,30 @@ class Publication:
             events = self._events_of(forecast)
             if events:
                 zone.events, zone.asked_ms = events, forecast["origin_ms"]
+
+    def _by_readings(self, came: Collection[tuple[str, str]]) -> tuple[set[str], set[str]]:
+        """Of these zones, and of their sites, the state topics that readings renew, and those of which every reading is
+        too old. A site is in neither while another of its zones is well.
+        """
+        fresh, silent = set[str](), set[str]()
+        for key in came:
+            is_young = input_age_s(self._zones[key].forecast) <= self._about.silent_after_s
+            (fresh if is_young else silent).add(state_topic(*key))
+        old = self._old | silent
+        for site in {site for site, _ in came}:
+            if any(state_topic(*key) in fresh or self._has_weather(key) for key in came if key[0] == site):
+                fresh.add(state_topic(site))
+            elif all(state_topic(*key) in old for key in self._zones if key[0] == site):
+                silent.add(state_topic(site))
+        return fresh, silent
+
+    def _has_weather(self, key: tuple[str, str]) -> bool:
+        """Whether something of the site's weather station was young enough at the zone's newest row."""
+        ages = self._zones[key].forecast["freshness_s"].items()
+        return any(
+            age_s is not None and age_s <= self._about.silent_after_s
+            for metric, age_s in ages if metric.startswith(OUTSIDE)
+        )  # fmt: skip
 
     def _of_zone(self, site: str, name: str) -> list[RetainedMessage]:
         zone = self._zones[site, name]
@@ -172,9 +198,10 @@ class Publication:
             news.append(message)
         return news
 
-    def _expired(self) -> list[RetainedMessage]:
+    def _expired(self, silent: Collection[str]) -> list[RetainedMessage]:
+        """Take back the states that have grown old, and at once those in ``silent``."""
         limit_s = self._clock_s() - self._about.expire_after_s
-        old = [topic for topic, at_s in self._said_s.items() if at_s < limit_s]
+        old = [topic for topic, at_s in self._said_s.items() if at_s < limit_s or topic in silent]
         self._old.update(old)
         return self._news([RetainedMessage(topic, b"") for topic in old])
 

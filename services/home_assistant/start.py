@@ -60,7 +60,10 @@ def home_assistant_link(
         answer = answer_of(cast(dict[str, Any], forecast), asked, outlook, spec, with_scenarios=False)
         return list(answer["events"])
 
-    about = About(presence_topic(client_id), _version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s))
+    about = About(
+        presence_topic(client_id), _version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s),
+        settings.forecast.stale_after_s,
+    )  # fmt: skip
     publication = Publication(
         prefix, about, events_of, lambda site: settings.site(site).timezone, time.monotonic, published
     )

@@ -20,7 +20,7 @@ from services.serve.api.problems import ProblemError
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 
-__all__ = ["ReadyForecast", "View"]
+__all__ = ["ReadyForecast", "View", "input_age_s"]
 
 MUCH_RECORDS = 1000
 """Fewer are read within a moment, also where they pile up again and again under load."""
@@ -94,7 +94,7 @@ class View:
             key = (forecast["site"], forecast["zone"])
             if key not in self.answers:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
-            self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
+            self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), input_age_s(forecast))
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
@@ -218,8 +218,8 @@ class View:
         return reasons
 
 
-def _input_age_s(forecast: ZoneForecast) -> float:
-    """Age of the freshest reading among the targets; 0 where the forecast carries no freshness."""
+def input_age_s(forecast: ZoneForecast) -> float:
+    """Age of the freshest reading among the targets, at the origin; 0 where the forecast carries no freshness."""
     ages = [forecast["freshness_s"].get(target) for target in forecast["forecasts"]]
     known = [age for age in ages if age is not None]
     return min(known, default=0.0)

@@ -74,7 +74,9 @@ def test_light_is_summed_over_intervals_of_one_length(page: Page, address: str) 
         assert said == pytest.approx(sum_j)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])
+@pytest.mark.parametrize(
+    "zone", ["Europe/Amsterdam", "America/New_York", "America/Santiago", "Australia/Lord_Howe", "Asia/Kolkata"]
+)
 def test_moments_and_walls_fit_each_other(page: Page, address: str, zone: str) -> None:
     """Over a year, around each change of the clock and beside it: offset, midnight and the moment of a wall time are
     what Python says.
@@ -91,6 +93,43 @@ def test_moments_and_walls_fit_each_other(page: Page, address: str, zone: str) -
         start = local.replace(hour=0, minute=0)
         assert midnight == start.timestamp() * 1000, moment
         assert clock == f"{local:%H:%M}", moment
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        datetime(2022, 3, 13, 2, 30, tzinfo=ZoneInfo("America/New_York")),
+        datetime(2022, 3, 27, 2, 30, tzinfo=ZoneInfo("Europe/Amsterdam")),
+        datetime(2022, 10, 2, 2, 15, tzinfo=ZoneInfo("Australia/Lord_Howe")),
+    ],
+)
+def test_a_time_that_the_clock_leaves_out_is_one_after_it(page: Page, address: str, left_out: datetime) -> None:
+    """West of Greenwich and east of it: as much later as the clock goes forward, which is what Python says."""
+    page.open(address)
+    wall = [left_out.year, left_out.month, left_out.day, left_out.hour, left_out.minute, str(left_out.tzinfo)]
+    assert ask(page, "clock", f"m.momentOf(...{json.dumps(wall)})") == left_out.timestamp() * 1000
+
+
+@pytest.mark.parametrize(
+    ("zone", "month", "day"),
+    [
+        ("America/New_York", 3, 12),
+        ("America/New_York", 11, 5),
+        ("Europe/Amsterdam", 3, 26),
+        ("Europe/Amsterdam", 10, 29),
+    ],
+)
+def test_a_night_without_a_place_is_from_19_to_7_by_the_clock(
+    page: Page, address: str, zone: str, month: int, day: int
+) -> None:
+    """Also on the night in which the clock changes, and on the day after it."""
+    page.open(address)
+    noon = datetime(2022, month, day, 12, tzinfo=ZoneInfo(zone))
+    wanted = [[noon + timedelta(days=n, hours=7), noon + timedelta(days=n, hours=19)] for n in (0, 1)]
+    span = [int(one.timestamp() * 1000) for one in (noon, noon + timedelta(days=2))]
+    site = json.dumps({"timezone": zone, "latitude": None})
+    said = ask(page, "sun", f"m.nights({span[0]}, {span[1]}, {site})")
+    assert said == [[one.timestamp() * 1000 for one in night] for night in wanted]
 
 
 @pytest.mark.parametrize(

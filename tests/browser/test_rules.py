@@ -12,9 +12,11 @@ import pytest
 from edge.wire.alert_orders import ChangeRules, decode_order
 from edge.wire.topic import SITE_ZONE
 from services.ingest.alerts.site_documents import SiteDocuments
+from services.messages import SiteRulesShown
 from services.serve.api.auth import Keys
+from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
-from tests.browser.serving import HOUR_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_alerts import alert
 
@@ -270,6 +272,24 @@ def test_fields_of_rules_in_any_letters_have_names_of_their_own(page: Page, hous
         assert len(ids) == len(set(ids))
 
 
+def test_rules_that_could_not_be_read_are_asked_for_again(page: Page, house: Ruled) -> None:
+    """A shard that was away when the view was opened: they are there with the next row, without being opened again."""
+    works = house.backend.alert_rules
+
+    async def away(site: str) -> SiteRulesShown:
+        await asyncio.sleep(0)
+        raise ProblemError(503, "the shard does not answer now")
+
+    house.backend.alert_rules = away  # type: ignore[method-assign]
+    with opened(house) as address:
+        page.open(f"{address}/#/rules/demo")
+        page.until(f"{VIEW}.includes('the shard does not answer now')")
+        page.until("document.getElementById('state').textContent === 'live'")
+        house.backend.alert_rules = works  # type: ignore[method-assign]
+        house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
+        page.until("document.querySelector('[data-rule=frost]')")
+
+
 def test_rules_on_a_phone_by_the_keyboard(browser: Page, house: Ruled) -> None:
     """Nothing is wider than the screen, axe finds nothing in the dark; a card opens, a field changes and is saved with
     keys alone.
@@ -322,3 +342,21 @@ def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
         assert "Sun 27 Feb, 19:00 Heat 72 % it did not come –" in said
         assert page.barriers() == []
         assert page.complaints == []
+
+
+def test_all_alerts_are_counted_where_only_the_newest_are_listed(page: Page, house: Ruled) -> None:
+    """Beside what came and what did not, which are counts of all."""
+    log = {}
+    for n in range(205):
+        fired = ORIGIN_MS - (10 + n) * HOUR_MS
+        base = {"fired_ms": fired, "began_ms": fired, "changed_ms": fired, "seen_ms": fired, "change": 1}
+        over = {**base, "change": 2, "changed_ms": fired + HOUR_MS, "seen_ms": fired + HOUR_MS}
+        log[f"a{n}"] = [alert(f"a{n}", **base), alert(f"a{n}", "resolved", **over)]
+    house.backend.alert_log = {**log, "open": [alert("open", fired_ms=ORIGIN_MS - HOUR_MS, change=1)]}
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until("document.querySelectorAll('#past-alerts tbody tr').length === 200")
+        cells = "[...document.querySelectorAll('#alert-scores tbody td')].map((one) => one.textContent)"
+        fired_, *became = page.ask(cells)[:4]
+        assert fired_ == "206"
+        assert sum(map(int, became)) == 205

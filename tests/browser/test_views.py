@@ -258,6 +258,21 @@ def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, addr
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
 
 
+def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: str) -> None:
+    """The live state keeps its last figures: the page says since when it tells nothing, and counts no samples of it."""
+    page.open(f"{address}/#/system")
+    shows(page, "12.5 a second")
+    house.state.view._told_s["shard-0"] -= 3600
+    shows(page, "0.0 a second 1,200 taken so far.")
+    said = text(page)
+    assert "something fails: shard-0: has told nothing for 1 h" in said
+    assert "Learners (shard-0) fails" in said
+    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
+    shows(page, "12.5 a second")
+    assert "Learners (shard-0) works" in text(page)
+    assert page.complaints == []
+
+
 def letter(reason: str) -> object:
     """Something that was kept out."""
     from services.store.rows import DeadLetter

@@ -8,7 +8,7 @@ import pytest
 
 from services.messages import ZonePlan
 from tests.browser.driver import Page
-from tests.browser.serving import HOUR_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.patience import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -91,3 +91,25 @@ def test_a_view_that_is_left_open_goes_on_to_the_night_to_come(page: Page, tmp_p
         page.until(ANSWERED)
         assert page.ask("window.held === document.querySelector('#amount')")
         assert page.complaints == []
+
+
+def test_a_zone_that_falls_silent_has_no_answer_until_it_is_read_again(page: Page, tmp_path: Path) -> None:
+    """While the view is open: why stands in place of the answer, and no path of before is shown; both come back."""
+    house = House(tmp_path)
+    house.fill()
+    paths = "[...document.querySelectorAll('#view .plot')].at(-1).checkVisibility()"
+
+    def row(n: int, age_s: float, *degraded: str) -> None:
+        at_ms = house.origin_ms + n * STEP_MS
+        said = house.forecast("north-1", at_ms, freshness_s={"air_temp_c": age_s}, degraded=list(degraded))
+        house.do(house.live_state.publish([said, house.forecast("north-2", at_ms)]))
+
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(f"{ANSWERED} && {paths} && document.getElementById('state').textContent === 'live'")
+        row(1, 4000.0, "air_temp_c: last reading 1.1 h before the origin")
+        page.until(f"{VIEW}.includes('is too old to be used')")
+        assert not page.ask(f"{ANSWERED} || {paths}")
+        row(2, 10.0)
+        page.until(f"{ANSWERED} && {paths}")
+        assert "is too old to be used" not in page.ask(VIEW)

@@ -66,6 +66,7 @@ class StatusAnswer(TypedDict):
     health: Readiness
     slot: Annotated[PointerAnswer, Meta(description="The model pointer: the champion, and what each replica serves.")]
     components: Annotated[dict[str, Figures], Meta(description="Figures of each part, by its name.")]
+    component_age_s: Annotated[dict[str, float], Meta(description="Seconds since each part last told its figures.")]
     errors: Annotated[list[str], Meta(description="What fails now, a sentence a part.")]
     models: Annotated[list[ModelRow], Meta(description="Registered models, newest first.")]
     events: Annotated[list[LiveEvent], Meta(description="What the learning loop did, oldest first; the newest 200.")]
@@ -106,6 +107,7 @@ class ZoneNow(TypedDict):
     timezone: Annotated[str, Meta(description="IANA time zone of the site, in which people are told times.")]
     origin: str
     origin_ms: int
+    read_ms: Annotated[int, Meta(description="When a metric that is forecast was last read.")]
     model_version: str
     stale: Annotated[bool, Meta(description="Its forecast is too old to be used: /predict answers 503.")]
     degraded: list[str]

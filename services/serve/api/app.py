@@ -74,7 +74,9 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     if cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "traceparent"],
+            allow_headers=[
+                "Authorization", "Content-Type", "If-Match", "If-None-Match", "Last-Event-ID", "traceparent",
+            ],
             expose_headers=["ETag", "Retry-After", "traceresponse"],
         )  # fmt: skip
     return app

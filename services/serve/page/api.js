@@ -61,7 +61,8 @@ export async function ask(path, body, options = {}) {
   return contentOf(answer);
 }
 
-// Gives an order; asks for the operator's key where it is needed. Null where the person thought better of it.
+// Gives an order; asks for the operator's key where it is needed. Null where the person thought better of it. Why a key that is
+// limited to sites may not give it, is told as any other refusal.
 export async function order(method, path, what, body) {
   let refused = false;
   for (;;) {
@@ -70,7 +71,7 @@ export async function order(method, path, what, body) {
       method, headers: { ...headers("operate"), ...(body !== undefined && { "Content-Type": "application/json" }) },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
-    if (answer.status !== 401 && answer.status !== 403) return contentOf(answer);
+    if (!(await refusesKey(answer))) return contentOf(answer);
     refused = Boolean(sent) && refused;
     if (!(await wantOperatorKey(refused, what))) return null;
     refused = true;

@@ -31,8 +31,9 @@ export function offsetMs(ms, timeZone) {
 // The moment at which the clock shows this; in the hour that a clock leaves out, that of an hour later.
 export function momentOf(year, month, day, hour, minute, timeZone) {
   const local = Date.UTC(year, month - 1, day, hour, minute);
-  const first = local - offsetMs(local, timeZone);
-  return local - offsetMs(first, timeZone);
+  const guess = local - offsetMs(local, timeZone);
+  const found = local - offsetMs(guess, timeZone);
+  return found === guess || offsetMs(found, timeZone) === offsetMs(guess, timeZone) ? found : Math.max(guess, found); // else it is left out
 }
 
 export function midnightOf(ms, timeZone, days = 0) {

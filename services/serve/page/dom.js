@@ -13,14 +13,25 @@ export function h(tag, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Replaces what a box holds, and gives the focus back to the element with the same id or data-key.
+// Where the focus is in a box, as selectors: the element by its data-key or id, then by their data-keys those that it stands in.
+function places(active, box) {
+  const of = ({ dataset }) => (dataset.key ? `[data-key="${CSS.escape(dataset.key)}"]` : "");
+  const found = [of(active) || (active.id && `#${CSS.escape(active.id)}`)];
+  for (let one = active.parentElement; one !== box; one = one.parentElement) found.push(of(one));
+  return found;
+}
+
+// Replaces what a box holds, and gives the focus back to the same element. Where that has gone, as a button that was pressed,
+// the first button of what it stood in has it, or that itself.
 export function put(box, ...children) {
   const active = document.activeElement;
-  const inside = active && active !== box && box.contains(active);
-  const [key, id] = inside ? [active.dataset.key, active.id] : [];
+  const kept = active && active !== box && box.contains(active) ? places(active, box) : [];
   box.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  if (key) box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
-  else if (id) box.querySelector(`#${CSS.escape(id)}`)?.focus();
+  for (const [outwards, place] of kept.entries()) {
+    const found = place && box.querySelector(place);
+    if (found) ((outwards && found.querySelector("button")) || found).focus({ preventScroll: true });
+    if (box.contains(document.activeElement)) break;
+  }
   return box;
 }
 

@@ -101,18 +101,20 @@ async function everything() {
 
 function takeForecasts(told) {
   let isNew = false;
+  const asked = []; // new ones, and those without fresh readings, which have a row at each step all the same: /zones says how they are
   for (const one of told.zones) {
     const known = zoneOf(keyOf(one));
-    if (!known) {
-      isNew = true;
+    if (!known || known.stale) {
+      asked.push(keyOf(one));
       continue;
     }
-    Object.assign(known, { origin_ms: one.origin_ms, model_version: one.model_version, stale: false, now: { ...known.now, ...one.now } });
+    Object.assign(known, { origin_ms: one.origin_ms, model_version: one.model_version, now: { ...known.now, ...one.now } });
     if (Boolean(one.degraded) !== Boolean(known.degraded.length)) isNew = true;
   }
-  if (isNew) loadZones().catch(() => {});
+  const tell = (keys) => keys.forEach((key) => emit("zone", key));
+  if (isNew || asked.length) loadZones().catch(() => {}).then(() => tell(asked));
   else emit("zones");
-  for (const one of told.zones) emit("zone", keyOf(one));
+  tell(told.zones.map(keyOf).filter((key) => !asked.includes(key)));
 }
 
 function take(kind, said) {

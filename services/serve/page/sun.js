@@ -1,6 +1,6 @@
 // Sunrise and sunset after the Astronomical Almanac's low-precision formulas (NOAA's solar calculator): within a minute
 // or two between the polar circles.
-import { midnightOf } from "./clock.js";
+import { midnightOf, momentOf, wallParts } from "./clock.js";
 
 const RAD = Math.PI / 180;
 const DAY_MS = 86_400_000;
@@ -39,10 +39,14 @@ export function sunOfDay(midnight, latitude, longitude) {
 // The nights [[sunset, sunrise], ...] that touch a span; by the clock from 19 to 7 where the place is not known.
 export function nights(from, to, site) {
   const found = [];
+  const at = (midnight, hour) => {
+    const { year, month, day } = wallParts(midnight, site.timezone);
+    return momentOf(year, month, day, hour, 0, site.timezone);
+  };
   for (let midnight = midnightOf(from, site.timezone, -1); midnight < to; midnight = midnightOf(midnight + 36 * 3_600_000, site.timezone)) {
     const next = midnightOf(midnight + 36 * 3_600_000, site.timezone);
     if (site.latitude === null || site.latitude === undefined) {
-      found.push([midnight + 19 * 3_600_000, next + 7 * 3_600_000]);
+      found.push([at(midnight, 19), at(next, 7)]);
       continue;
     }
     const [today, tomorrow] = [midnight, next].map((one) => sunOfDay(one, site.latitude, site.longitude));

@@ -104,7 +104,7 @@ def test_alerts_as_they_are_told_keep_to_it(lived: Rig, tmp_path: Path) -> None:
 
 def test_all_that_home_assistant_reads_keeps_to_it(lived: Rig) -> None:
     """Devices, states and alerts of zones that a shard has forecast, and of a zone that leaves."""
-    about = About(home_assistant_link.presence_topic("us"), "0.1", 900)
+    about = About(home_assistant_link.presence_topic("us"), "0.1", 900, 1800)
     now_s = [0.0]
     made = Publication("homeassistant", about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", lambda: now_s[0])
     forecasts = list({one["zone"]: one for one in lived.live_state.published}.values())

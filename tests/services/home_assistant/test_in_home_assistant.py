@@ -72,7 +72,7 @@ class Greenhouse:
 
     def __init__(self, folder: Path, address: MqttAddress, prefix: str = "homeassistant") -> None:
         self._changes: queue.Queue[dict[str, Any]] = queue.Queue()
-        about = About(presence_topic("us"), "0.1", 900)
+        about = About(presence_topic("us"), "0.1", 900, 1800)
         publication = Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", lambda: 0.0)
         if not prefix:
             publication.published = PublishedTopics(FolderStorage(folder), "topics.json").read()

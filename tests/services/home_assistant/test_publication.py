@@ -9,7 +9,7 @@ from models.alerts.alert_rule import COURSES, STATES
 from services.home_assistant.documents import About
 from services.home_assistant.names import RetainedMessage, config_topic, device_id
 from services.home_assistant.publication import Publication
-from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, zone_state
+from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, OUTSIDE, zone_state
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
 
 ZONE = config_topic("homeassistant", device_id("demo", "north-1"))
@@ -28,7 +28,7 @@ class Clock:
 
 def publication(clock: Clock | None = None, prefix: str = "homeassistant", **options: Any) -> Publication:
     """One whose zones are in Amsterdam."""
-    about = About("hothouse/presence/us", "0.1", 900)
+    about = About("hothouse/presence/us", "0.1", 900, 900)
     return Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", clock or Clock(), **options)
 
 
@@ -209,6 +209,63 @@ def test_what_was_taken_back_waits_for_the_next_row() -> None:
     renewed = made.take({"version": 5, "forecasts": [forecast(origin_ms=ORIGIN_MS + 300_000)]})
     assert {STATE, site} <= said(renewed).keys()
     assert said(renewed)[site]["problem"]["value"] == "ON"
+
+
+def aged(made: Any, age_s: float, outside_age_s: float | None = None) -> Any:
+    """A forecast whose newest readings are so old, and those of the weather station; left out: as old."""
+    outside_s = age_s if outside_age_s is None else outside_age_s
+    ages = {metric: outside_s if metric.startswith(OUTSIDE) else age_s for metric in made["freshness_s"]}
+    return {**made, "freshness_s": ages}
+
+
+def test_a_silent_zone_is_taken_back_beside_one_that_lives() -> None:
+    """Its rows go on to close with those of its site. From 15 minutes without a reading on nothing is said of it but
+    its alerts; device and site stay, and its first reading brings it back.
+    """
+    clock = Clock()
+    made = publication(clock)
+    silent, held = "hothouse/state/demo/north-2", dict[str, Any]()
+    for step in range(24):
+        clock.now_s, origin_ms = 300.0 * step, ORIGIN_MS + 300_000 * step
+        rows = [forecast("north-1", origin_ms), aged(forecast("north-2", origin_ms), 300.0 * step, 12.0)]
+        told = said(made.take({"version": step, "forecasts": rows}))
+        held |= told
+        assert (held[silent] is None) == (step > 3), step
+        assert (silent in told) == (step <= 4), step
+        assert told[STATE] is not None
+        assert told["hothouse/state/demo/_site"] is not None
+    assert said(made.take({"version": 24, "alerts": [alert("firing", 1, zone="north-2")]})).keys() == {
+        "hothouse/state/demo/north-2/alerts"
+    }  # fmt: skip
+    assert silent not in {topic for topic, _ in made.again()}
+    assert held[config_topic("homeassistant", device_id("demo", "north-2"))] is not None
+    back = said(made.take({"version": 25, "forecasts": [forecast("north-2", ORIGIN_MS + 24 * 300_000)]}))
+    assert back[silent]["readings"]["air_temp_c"] == 18.3
+
+
+def test_a_zone_that_is_silent_from_the_start_has_a_device_and_no_state() -> None:
+    """As after a restart of Hothouse."""
+    told = said(publication().take({"version": 1, "forecasts": [aged(forecast(), 901.0)]}))
+    assert told.keys() == {ZONE, ALERTS, SITE}
+
+
+def test_a_site_stays_while_its_weather_station_or_a_zone_is_read() -> None:
+    """Else it is taken back, too, also where its zones fall silent one after the other."""
+    site, made = "hothouse/state/demo/_site", publication()
+    made.take({"version": 1, "forecasts": [forecast(), forecast("north-2")]})
+
+    def after(step: int, **age_s: float) -> dict[str, Any]:
+        origin_ms = ORIGIN_MS + 300_000 * step
+        rows = [aged(forecast(f"north-{zone[-1]}", origin_ms), age) for zone, age in age_s.items()]
+        return said(made.take({"version": step, "forecasts": rows}))
+
+    assert after(1, zone_1=1200.0) == {STATE: None}
+    assert after(2, zone_2=1200.0).get(site, "") is None
+    weather = aged(forecast(origin_ms=ORIGIN_MS + 900_000), 1500.0, 12.0)
+    told = said(made.take({"version": 3, "forecasts": [weather]}))
+    assert told[site]["readings"] == {"out_temp_c": 6.5}
+    assert STATE not in told
+    assert after(4, zone_1=2000.0, zone_2=2000.0) == {site: None}
 
 
 def test_home_assistant_is_told_everything_again() -> None:

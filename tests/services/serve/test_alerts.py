@@ -109,6 +109,8 @@ def test_orders_that_make_no_sense_are_refused(system: System) -> None:
     assert_problem(post("a1/mute", {}), 422, "give hours or until_ms")
     assert_problem(post("a1/mute", {"hours": 8, "until_ms": 5}), 422, "give hours or until_ms, and not both")
     assert_problem(post("a1/mute", {"hours": 1e9}), 422, "body.hours")
+    for past_ms in (0, ORIGIN_MS // 1000, ORIGIN_MS):  # the log would take it for the end of a mute
+        assert_problem(post("a5/mute", {"until_ms": past_ms}), 422, "body.until_ms: that time is past; give Unix time")
     assert_problem(system.client.post("/alerts/a1/acknowledge"), 401, "this order needs a key")
     assert system.backend.published == []
     system.backend.refusal = "it was not published: no broker"

@@ -417,6 +417,16 @@ def test_status_and_metrics_show_the_components(system: System) -> None:
     assert "hothouse_api_zones 2.0" in text
 
 
+def test_status_says_since_when_a_part_has_told_nothing() -> None:
+    """Its last figures stay, also those of a part that has died."""
+    one = Readiness()
+    one.show(ORIGIN_MS)
+    one.now_s += 40
+    status = one.system.client.get("/status").json()
+    assert status["component_age_s"] == {"shard-0": 40.0}
+    assert status["components"]["shard-0"]["accepted"] == 12
+
+
 def test_status_is_what_its_description_says(system: System, tmp_path: Path) -> None:
     """What a shard, a model, an event and a replica are shown as has every field, each of its type."""
     rig = Rig(tmp_path, filled(list(day(10))))
@@ -644,3 +654,31 @@ def test_pages_of_named_addresses_may_ask_others_may_not() -> None:
     assert found.headers["access-control-allow-origin"] == "https://office.example.org"
     plain = system.client.get("/zones", headers={"Origin": "https://office.example.org"})
     assert "access-control-allow-origin" not in plain.headers
+
+
+def test_a_zone_says_when_it_was_last_read(system: System) -> None:
+    """Rows of a silent zone go on to close beside those of one that lives; the time of its last reading stays."""
+
+    async def row(n: int) -> None:
+        origin_ms = ORIGIN_MS + n * 300_000
+        ages = {"air_temp_c": 10.0 + 300 * n, "rh_pct": None}
+        silent = zone_forecast("north-1", origin_ms=origin_ms, freshness_s=ages)
+        await system.live_state.publish([silent, zone_forecast("north-2", origin_ms=origin_ms)])
+        await system.state._take(await system.live_state.wait(system.state.view.versions[0], 0))
+
+    for n in (1, 12):
+        asyncio.run(row(n))
+        silent, living = system.client.get("/zones").json()["zones"]
+        assert (silent["origin_ms"], silent["read_ms"]) == (ORIGIN_MS + n * 300_000, ORIGIN_MS - 10_000)
+        assert (living["origin_ms"], living["read_ms"]) == (silent["origin_ms"], silent["origin_ms"] - 10_000)
+    assert (silent["stale"], living["stale"]) == (True, False)
+
+
+def test_a_page_of_a_named_address_may_say_which_version_it_has_seen() -> None:
+    """Without that its change of rules would replace somebody else's."""
+    system = System(Keys("operator"))
+    client = TestClient(create_app(system.state, ["https://office.example.org"]))
+    headers = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization,if-match"}
+    answer = client.options("/rules", headers={"Origin": "https://office.example.org", **headers})
+    assert answer.status_code == 200, answer.text
+    assert "If-Match" in answer.headers["access-control-allow-headers"].split(", ")

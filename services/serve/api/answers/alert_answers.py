@@ -126,7 +126,7 @@ class MuteIn(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     hours: Annotated[float | None, Field(ge=0.5, le=720, description="From now on, by the stream's clock.")] = None
-    until_ms: Annotated[int | None, Field(ge=0, le=2**47, description="Unix time in ms, UTC.")] = None
+    until_ms: Annotated[int | None, Field(ge=0, le=2**47, description="Unix time in ms, UTC; to come.")] = None
 
     @model_validator(mode="after")
     def _says_one(self) -> MuteIn:

@@ -123,7 +123,10 @@ def alert_routes(state: ApiState) -> APIRouter:
         """Let its rule say nothing in its zone for a time; needs the operator's key."""
         view = state.orderable(authorization)
         found = _known(view, id, "firing", "acknowledged", "muted")
-        until_ms = given.end_ms(view.stream_ms(found["site"]) or found["seen_ms"])
+        now_ms = view.stream_ms(found["site"]) or found["seen_ms"]
+        until_ms = given.end_ms(now_ms)
+        if until_ms <= now_ms:  # the log would take it for the end of a mute
+            raise ProblemError(422, "body.until_ms: that time is past; give Unix time in ms, or unmute it")
         return await _order("mute", found, MuteRule(found["rule"], until_ms))
 
     @routes.post("/alerts/{id}/unmute", status_code=202, response_model=None, responses=ordered)

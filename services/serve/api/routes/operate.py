@@ -113,6 +113,7 @@ def operate_routes(state: ApiState) -> APIRouter:
             pointer = PointerAnswer(error=error.detail)
         answer = StatusAnswer(
             health=state.readiness(), slot=pointer, components=state.view.stats,
+            component_age_s=state.view.component_age_s(),
             errors=summarise_errors(state.view.stats, pointer), models=state.view.models, events=state.view.events,
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -154,11 +154,13 @@ def predict_routes(state: ApiState) -> APIRouter:
             keys = [key for key in keys if key[0] == site]
         listed = []
         for key in keys:
-            forecast = view.answers[key].forecast
+            known = view.answers[key]
+            forecast = known.forecast
             listed.append(
                 ZoneNow(
                     site=key[0], zone=key[1], label=state.names.zones.get(key, key[1]), timezone=state.timezone(key[0]),
                     origin=forecast["origin"], origin_ms=forecast["origin_ms"],
+                    read_ms=forecast["origin_ms"] - round(1000 * known.input_age_s),
                     model_version=forecast["model_version"], stale=view.is_stale(key),
                     degraded=view.degraded(key), now=forecast["now"],
                 )

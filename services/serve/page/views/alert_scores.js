@@ -25,8 +25,9 @@ export async function showAlertScores(box, key, timeZone) {
   const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": `table ${id}` }, h("table", { id },
     h("thead", {}, h("tr", {}, heads.map((one, place) => h("th", { scope: "col", class: place && !texts.includes(place) ? null : "text" }, t(one))))),
     h("tbody", {}, rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))))));
+  const fired = ({ rule, alerts: over }) => over + alerts.filter((one) => one.rule === rule && one.over_ms === null).length; // only the newest are listed
   const byRule = rules.map((one) => [
-    nameOf(one), count(alerts.filter(({ rule }) => rule === one.rule).length), count(one.events), count(one.false), count(one.set_aside), before(one.lead_h),
+    nameOf(one), count(fired(one)), count(one.events), count(one.false), count(one.set_aside), before(one.lead_h),
     few(one.hit_rate, percent(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
   ]);
   const each = alerts.map((one) => [
@@ -35,5 +36,5 @@ export async function showAlertScores(box, key, timeZone) {
   const open = box.querySelector("details")?.open;
   put(box, title, h("p", { class: "soft small" }, t("scores.words", { days: DAYS })),
     table("alert-scores", t("scores.title"), ["scores.rule", "scores.alerts", "scores.came", "scores.false", "scores.aside", "scores.lead", "scores.hit", "scores.week"], byRule),
-    h("details", { open }, h("summary", {}, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
+    h("details", { open }, h("summary", { "data-key": "past-alerts" }, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
 }

@@ -9,7 +9,9 @@ import { capital, reason, t } from "../words.js";
 import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
 export function nowView(box) {
-  const headline = h("section", {});
+  const title = h("h2", {});
+  const lead = h("p", { class: "lead", role: "status" }); // the same element for as long as the view is open: else what is new is not read out
+  const headline = h("section", {}, title, lead);
   const alerts = h("section", {});
   const sensors = h("section", {});
   const zones = h("div", { class: "grid", id: "zones" });
@@ -39,7 +41,7 @@ export function nowView(box) {
       Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
       zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, h("b", {}, number(zone.now.air_temp_c, "air_temp_c")), h("span", {}, number(zone.now.rh_pct, "rh_pct")), h("span", { class: "soft" }, number(zone.now.co2_ppm, "co2_ppm"))),
       zone.stale ? null : night,
-      h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.origin_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
+      h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.read_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
     );
     if (!cards.has(zone.key)) {
       cards.set(zone.key, made);
@@ -60,7 +62,9 @@ export function nowView(box) {
     ];
     if (!facts.length && store.alerts) facts.push(t("now.quiet", { n: store.zones.length }));
     if (toKnow) facts.push(t("alerts.know", { n: toKnow }));
-    put(headline, h("h2", {}, t("view.now.title")), h("p", { class: "lead" }, facts.join(" ") || "…"));
+    title.textContent = t("view.now.title");
+    const said = facts.join(" ") || "…";
+    if (lead.textContent !== said) lead.textContent = said;
   }
 
   function showAlerts() {

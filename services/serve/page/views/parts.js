@@ -57,26 +57,35 @@ function tellFailure(id, words) {
   for (const item of document.querySelectorAll(`[data-alert="${CSS.escape(id)}"]`)) item.querySelector('[role="status"]').textContent = words;
 }
 
+// Gives an alert the focus back: its first button, where it has one.
+function focusOn(id) {
+  const item = document.querySelector(`[data-alert="${CSS.escape(id)}"]`);
+  (item?.querySelector("button") ?? item)?.focus();
+}
+
 // An alert: what, how sure, when, why, and what can be done about it.
 export function alertItem(alert, { withZone = true } = {}) {
   const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
   const site = siteOf(alert);
   const timeZone = zone?.timezone ?? site.timezone ?? "UTC";
   const now = zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms));
-  const where = zone ? h("a", { href: addressOf("zone", zone.key) }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
+  const where = zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
   const act = (verb, body) => async (event) => {
-    event.target.disabled = true;
+    const button = event.target;
+    if (button.ariaDisabled === "true") return;
+    button.ariaDisabled = "true"; // "disabled" would take the focus from it
     tellFailure(alert.id, "");
     try {
       await order("POST", `alerts/${encodeURIComponent(alert.id)}/${verb}`, t(`alert.${verb}.what`), body);
     } catch (error) {
       tellFailure(alert.id, error.message);
     }
-    event.target.disabled = false;
+    button.ariaDisabled = null;
+    if (document.activeElement === document.body) focusOn(alert.id); // the list was drawn anew while the key was asked for
   };
   const failure = failures.get(alert.id);
   const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
-  return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
+  return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, tabindex: "-1", "data-key": alert.id, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
     h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
     h("p", { class: "small soft" }, [
       withZone ? [where, " · "] : null,
@@ -116,7 +125,7 @@ export const shownAlerts = () => Object.values(store.alerts).filter((one) => STA
   .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
 
 export const foldedAlerts = (box, id, title, found, options) => (found.length
-  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", {}, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
+  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
 
 // Zones in the order in which somebody should look at them: alerts, then no readings, then weak ones, then by name.
 export function byRisk(zones) {

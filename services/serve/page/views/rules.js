@@ -36,7 +36,7 @@ const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.
 
 export function rulesView(box, wanted) {
   const site = wanted || Object.keys(store.sites)[0] || "";
-  let [said, closed, errors, message] = [null, false, {}, ""];
+  let [said, closed, errors, message, failed] = [null, false, {}, "", false];
   const draft = () => (drafts[site] ??= { rules: Object.create(null) });
   const isTouched = () => Object.keys(draft()).length > 1 || Object.keys(draft().rules).length > 0;
   const bar = h("div", { class: "savebar", role: "region", "aria-label": t("rules.save") });
@@ -226,13 +226,17 @@ export function rulesView(box, wanted) {
   const warn = (event) => isTouched() && event.preventDefault(); // the browser asks before it leaves
   addEventListener("beforeunload", warn);
   function start() {
+    failed = false;
     if (!site) put(box, loading());
-    else load().catch((error) => !closed && put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, error.message))));
+    else load().catch((error) => {
+      failed = true;
+      if (!closed) put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, error.message)));
+    });
   }
 
   start();
   return {
-    update: () => {},
+    update: (kind) => failed && ["zones", "state"].includes(kind) && start(),
     unsaved: isTouched,
     discard: () => delete drafts[site],
     close: () => {

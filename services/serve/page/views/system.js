@@ -8,12 +8,20 @@ import { capital, has, reason, t } from "../words.js";
 import { figures, loading } from "./parts.js";
 
 const EVERY_MS = 5000;
+const SILENT_S = 30;
+const TELLING = ["shard", "gateway", "runtime"]; // these tell their figures each second
 
 export function systemView(box) {
   let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
   const timeZone = () => store.zones[0]?.timezone ?? "UTC";
   const sum = (parts, field) => parts.reduce((total, one) => total + (one[field] ?? 0), 0);
   const named = (prefix) => Object.entries(status.components).filter(([name]) => name === prefix || name.startsWith(`${prefix}-`));
+
+  // Since when a part has told nothing, where that is too long: what is known of it is of before. Else nothing.
+  function silence(name) {
+    const age_s = status.component_age_s?.[name] ?? 0;
+    return age_s > SILENT_S && TELLING.includes(name.split("-")[0]) ? t("part.silent", { time: duration(age_s / 60) }) : "";
+  }
 
   async function load() {
     status = await get("status");
@@ -29,11 +37,14 @@ export function systemView(box) {
     const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
     const open = [...box.querySelectorAll("details[open]")].map((one) => one.id);
     const { health } = status;
+    const silent = Object.keys(status.components).filter(silence);
+    const taking = named("shard").filter(([name]) => !silence(name)).map(([, found]) => found);
+    const fails = status.errors.length + silent.length > 0;
     put(box,
-      h("section", {}, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !status.errors.length ? "good" : "warn"}`, id: "ready" }, health.ready ? t(status.errors.length ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
-        status.errors.length ? h("ul", { class: "note bad" }, status.errors.map((one) => h("li", { lang: "en" }, one))) : null),
+      h("section", {}, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
+        fails ? h("ul", { class: "note bad" }, silent.map((name) => h("li", {}, `${name}: ${silence(name)}`)), status.errors.map((one) => h("li", { lang: "en" }, one))) : null),
       h("section", {}, h("h3", {}, t("system.intake")), figures([
-        { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(shards, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
+        { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
         { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
         { title: t("system.row"), figure: newest ? dayAndTime(newest, timeZone()) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
         { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },
@@ -41,26 +52,26 @@ export function systemView(box) {
       ])),
       lettersSection(),
       h("section", {}, h("h3", {}, t("system.parts")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("system.parts") }, h("table", { id: "parts" }, h("thead", {}, h("tr", {}, ["system.part", "system.state", "system.does"].map((one) => h("th", { scope: "col", class: "text" }, t(one))))), h("tbody", {}, partRows())))),
-      h("section", {}, h("details", { id: "raw", open: open.includes("raw") }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, h("a", { href: "status" }, "/status"), h("a", { href: "metrics" }, "/metrics"), h("a", { href: "docs" }, "/docs")))));
+      h("section", {}, h("details", { id: "raw", open: open.includes("raw") }, h("summary", { "data-key": "raw" }, t("system.all")), h("p", { class: "row left" }, h("a", { href: "status" }, "/status"), h("a", { href: "metrics" }, "/metrics"), h("a", { href: "docs" }, "/docs")))));
     for (const id of open) box.querySelector(`#${id}`)?.setAttribute("open", "");
   }
 
   function partRows() {
-    const row = (name, error, does) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "text" }, error ? h("span", { class: "badge bad" }, t("part.fails")) : h("span", { class: "badge good" }, t("part.works"))), h("td", { class: "text" }, does, error ? h("div", { class: "small", lang: "en" }, error) : null));
+    const row = (name, error, does, silent = "") => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "text" }, error || silent ? h("span", { class: "badge bad" }, t("part.fails")) : h("span", { class: "badge good" }, t("part.works"))), h("td", { class: "text" }, does, silent ? h("div", { class: "small" }, silent) : null, error ? h("div", { class: "small", lang: "en" }, error) : null));
     const rows = [];
     for (const [name, found] of named("gateway")) {
       const waits = found.buffered_records ? ` ${t("gateway.waits", { n: count(found.buffered_records) })}` : "";
-      rows.push(row(t("part.gateway"), found.error || found.last_error || (found.connected === false ? t("gateway.away") : ""), t("gateway.words", { messages: count(found.messages ?? 0), queued: count(found.queued ?? 0), refused: count(found.refused ?? 0) }) + waits));
+      rows.push(row(t("part.gateway"), found.error || found.last_error || (found.connected === false ? t("gateway.away") : ""), t("gateway.words", { messages: count(found.messages ?? 0), queued: count(found.queued ?? 0), refused: count(found.refused ?? 0) }) + waits, silence(name)));
     }
     for (const [name, found] of named("shard")) {
-      rows.push(row(t("part.shard", { name }), found.last_error, t("shard.words", { zones: count(found.zones?.length ?? 0), rows: count(found.zone_rows ?? 0), forecasts: count(found.forecasts ?? 0) }) + (found.repaired ? ` ${found.repaired}` : "")));
+      rows.push(row(t("part.shard", { name }), found.last_error, t("shard.words", { zones: count(found.zones?.length ?? 0), rows: count(found.zone_rows ?? 0), forecasts: count(found.forecasts ?? 0) }) + (found.repaired ? ` ${found.repaired}` : ""), silence(name)));
       const series = found.series;
-      if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) })));
+      if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) }), silence(name)));
     }
     rows.push(row(t("part.history"), "", t("history.words")));
     for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("model.none") : report.version })));
     for (const [name, found] of named("retrainer")) rows.push(row(t(name.replace("-", ".").replace("retrainer", "part.retrainer")), found.last_error || found.registry_error, found.running ? t("retrainer.runs") : t("models.next", { when: found.next_training ?? "–" })));
-    for (const [, found] of named("runtime")) rows.push(row("HTTP", found.error, found.kind === "haproxy" ? "HAProxy" : `Ray Serve${found.reason ? ` (${found.reason})` : ""}`));
+    for (const [name, found] of named("runtime")) rows.push(row("HTTP", found.error, found.kind === "haproxy" ? "HAProxy" : `Ray Serve${found.reason ? ` (${found.reason})` : ""}`, silence(name)));
     return rows;
   }
 

@@ -18,7 +18,7 @@ const pad = (value) => String(value).padStart(2, "0");
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
-  let [loads, loadedAt] = [0, 0];
+  let [loads, loadedAt, stale] = [0, 0, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
@@ -38,6 +38,7 @@ export function whatIfView(box, key) {
     const said = await get(`predict?${query(key)}`);
     if (number_ !== loads) return;
     forecast = said;
+    stale = false;
     const { base, site } = path(key);
     const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
     const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
@@ -192,15 +193,22 @@ export function whatIfView(box, key) {
       showAnswer();
     } catch (error) {
       if (number_ !== asked || closed) return;
-      answer = null;
-      put(result, h("p", { class: "note warn" }, reason(error.message)));
+      refuse(error.message);
     }
     result.removeAttribute("aria-busy");
   }, 250);
 
+  // Why there is no answer now; one of before is not shown as if it held.
+  function refuse(why) {
+    answer = null;
+    put(result, h("p", { class: "note warn" }, reason(why)));
+    for (const part of [tabs, pathBox]) part.hidden = true;
+  }
+
   function showAnswer() {
     const { support, effect } = answer;
     const zoneName = zone().timezone;
+    for (const part of [tabs, pathBox]) part.hidden = false;
     if (support === "none") {
       put(result, h("p", { class: "note warn" }, h("strong", {}, t("support.none")), ` ${t("support.none.words")}`), h("ul", { class: "small" }, answer.reasons.map((one) => h("li", { lang: "en" }, capital(reason(one))))));
     } else {
@@ -268,6 +276,17 @@ export function whatIfView(box, key) {
     else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", { class: "note warn" }, reason(error.message)))));
   }
 
+  // From a newer row. Where the zone has none that can be used (503), it says so until it has; without a connection it stays.
+  function renew() {
+    load().catch((error) => {
+      if (closed || error.status !== 503) return;
+      stale = true;
+      asked += 1; // an answer that is on its way is one of before
+      result.removeAttribute("aria-busy");
+      refuse(error.message);
+    });
+  }
+
   // Of a change that is over nothing can be asked.
   const isOld = () => change.to <= zone()?.origin_ms || Date.now() - loadedAt >= AGAIN_MS;
 
@@ -275,7 +294,8 @@ export function whatIfView(box, key) {
   return {
     update: (what, which) => {
       if ((what === "zones" || what === "state") && !forecast) start();
-      else if (what === "zone" && which === key && forecast && isOld()) load().catch(() => {});
+      else if (what === "zones" && forecast && zone() && Boolean(zone().stale) !== stale) renew();
+      else if (what === "zone" && which === key && forecast && isOld()) renew();
     },
     close: () => {
       closed = true;
