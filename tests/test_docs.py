@@ -105,6 +105,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_that_a_page_names_are_there(page: Path) -> None:
+    """Code in backticks by its path; the changelog may tell old ones."""
+    told = re.findall(r"`((?:edge|models|services|tests|benchmarks)/[\w./-]+\.(?:py|csv|js))`", page.read_text())
+    assert page.name == "CHANGELOG.md" or [path for path in told if not (ROOT / path).exists()] == []
+
+
 def headings(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
