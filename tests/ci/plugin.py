@@ -30,6 +30,7 @@ class FailureRecorder:
         self._parts = set[str]()  # what counts as one failure
         self._skipped = dict[str, None]()
         self._exit_code: int | None = None
+        self._newest_error: BaseException | None = None
         # Before any library of the tests registers what it does at exit, so that this comes after all of it.
         atexit.register(self._leave, os.getpid())
 
@@ -70,11 +71,22 @@ class FailureRecorder:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """The tests are over; what they started may still make the process crash."""
         self._exit_code = int(exitstatus)
+        self._newest_error = _newest_error()
 
     def _leave(self, pid: int) -> None:
-        """Leave the record; a process that a test forked leaves none."""
+        """Leave the record, and end; a process that a test forked leaves none."""
         if self._exit_code is None or os.getpid() != pid:
             return
         again = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *dict.fromkeys(self._races.values()))
         races, faults, skipped = map(tuple, (self._races, self._faults, self._skipped))
         Record(self._exit_code, races, faults, skipped, again, len(self._parts)).write(self._folder)
+        if _newest_error() is self._newest_error:  # nothing of Python's has failed since
+            # Destructors of libraries are left. In Ray's a thread that still writes its log crashed the process once.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._exit_code)
+
+
+def _newest_error() -> BaseException | None:
+    """The last that nobody caught: pytest sets it for a test that fails, Python for one that ends the process."""
+    return getattr(sys, "last_value", None)

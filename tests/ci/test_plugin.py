@@ -16,15 +16,20 @@ ROOT = Path(__file__).parents[2]
 HEAD = "import os, pytest\nfrom tests.ci.record import balance\n"
 
 
-def records(folder: Path, source: str, *arguments: str) -> list[Record]:
-    """What a pytest tells that has the guards' hook, and one file of tests."""
+def run(folder: Path, source: str, *arguments: str) -> int:
+    """The exit code of a pytest that has the guards' hook, and one file of tests."""
     (folder / "told").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "conftest.py").write_text("from tests.conftest import pytest_configure\n")
     (folder / "test_it.py").write_text(HEAD + source)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), FOLDER_VARIABLE: str(folder / "told")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", *arguments]
-    subprocess.run(command, cwd=folder, env=environment, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+def records(folder: Path, source: str, *arguments: str) -> list[Record]:
+    """What it tells."""
+    run(folder, source, *arguments)
     return Record.read_all(folder / "told")
 
 
@@ -127,6 +132,29 @@ def test_engine():
 def test_a_pytest_that_does_not_end_has_no_races(tmp_path: Path, source: str, exit_codes: list[int]) -> None:
     """One that crashes tells nothing, also after its last test; one that is interrupted says so."""
     assert [record.exit_code for record in records(tmp_path, source)] == exit_codes
+
+
+IN_DESTRUCTORS = """
+import ctypes
+
+@pytest.mark.ray
+def test_engine():
+    libc = ctypes.CDLL(None)
+    getattr(libc, "__cxa_atexit")(libc.abort, None, None)
+    assert {passes}
+"""
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_crash_in_a_librarys_destructors_changes_nothing(tmp_path: Path, passes: bool) -> None:
+    """Python has ended by then, and with it all that is tested."""
+    assert run(tmp_path, IN_DESTRUCTORS.format(passes=passes)) == int(not passes)
+
+
+def test_a_plugin_that_fails_after_the_tests_is_seen(tmp_path: Path) -> None:
+    """Its error is the exit code, not that of the tests."""
+    (tmp_path / "failing.py").write_text("def pytest_unconfigure(): raise OSError\n")
+    assert run(tmp_path, "def test_it(): pass\n", "-p", "failing") == 1
 
 
 def test_side_by_side_a_failure_is_a_fault(tmp_path: Path) -> None:
