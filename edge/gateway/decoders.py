@@ -15,7 +15,7 @@ from itertools import groupby
 import msgspec
 
 from edge.decoders import BUILT_IN
-from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder, refused
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample, decode, encode_message
 from edge.wire.topic import is_name, sample_topic
@@ -51,13 +51,13 @@ class CheckedDecoder:
         try:
             return _checked(self._decoder.take(topic, payload, receive_ms), topic, payload, receive_ms)
         except ValueError as error:  # also what JSON and msgspec say of a payload
-            return _refused("malformed", topic, payload, str(error))
+            return refused("malformed", topic, payload, str(error))
         except Exception as error:
             detail = f"the decoder {self.name} failed: {type(error).__name__}: {error}"
             if detail != self._last_error:
                 _logger.warning("%s, at a message on %s", detail, topic)
             self._last_error = detail
-            return _refused("decoder_failed", topic, payload, detail)
+            return refused("decoder_failed", topic, payload, detail)
 
 
 def load_decoders(names: Iterable[str]) -> tuple[Decoder, ...]:
@@ -132,10 +132,6 @@ def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int)
         refusals += [msgspec.structs.replace(each, topic=topic, payload=payload) for each in decoded.refusals]
     site = taken.site if is_name(taken.site) else UNKNOWN_SITE
     return DecodedMessage(site, samples, [_short(each) for each in refusals], answers=answers)
-
-
-def _refused(reason: str, topic: str, payload: bytes, detail: str) -> DecodedMessage:
-    return DecodedMessage(UNKNOWN_SITE, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])
 
 
 def _may_publish(topic: str) -> bool:

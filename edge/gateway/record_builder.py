@@ -16,7 +16,7 @@ import msgspec
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.gateway.other_topics import OWN, OtherTopics
 from edge.log.contract import NewRecord, RecordKind
-from edge.wire.decoder import Answer, DecodedMessage, Decoder, HothouseDecoder
+from edge.wire.decoder import Answer, DecodedMessage, Decoder, HothouseDecoder, refused
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.events import site_retirement
 from edge.wire.reading import Refusal, Sample
@@ -159,8 +159,7 @@ class RecordBuilder:
             return decoder.take(message.topic, message.payload, self._now_ms)
         except Exception as error:
             detail = f"its decoder failed: {type(error).__name__}: {error}"
-            refusal = Refusal("decoder_failed", message.topic[:256], detail, message.payload[:1024])
-            return DecodedMessage(UNKNOWN_SITE, refusals=[refusal])
+            return refused("decoder_failed", message.topic, message.payload, detail)
 
     def _made_once(self, samples: Sequence[Sample]) -> list[Sample]:
         """Those of a retained message that say when they were made. A decoder gives others the time at which they came:

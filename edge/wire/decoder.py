@@ -19,7 +19,7 @@ from edge.wire.plan import decode_plan, encode_plan
 from edge.wire.reading import Refusal, Sample, decode
 from edge.wire.topic import parse_topic
 
-__all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
+__all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder", "refused"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
 """An event or an answer may be this long; an event with rules :data:`~edge.wire.alert_orders.MAX_RULES_BYTES`."""
@@ -80,7 +80,7 @@ class HothouseDecoder:
             try:
                 record = decode_envelope(topic, payload)
             except ValueError as error:
-                return _refused("malformed", topic, payload, str(error), UNKNOWN_SITE)
+                return refused("malformed", topic, payload, str(error))
             return DecodedMessage(record.site, record=record)
         if where is None or where.kind == "sample":
             decoded = decode(topic, payload, receive_ms)
@@ -91,12 +91,12 @@ class HothouseDecoder:
             passed = None if plan is None else NewRecord(where.site, "plan", receive_ms, plan, topic)
             return DecodedMessage(where.site, refusals=planned.refusals, record=passed)
         if len(payload) > (most := _most_bytes(payload)):
-            return _refused("oversized", topic, payload, f"{len(payload)} bytes, at most {most}", where.site)
+            return refused("oversized", topic, payload, f"{len(payload)} bytes, at most {most}", where.site)
         try:
             msgspec.json.decode(payload, type=dict[str, Any])
             decode_change(where, payload)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            return _refused("malformed", topic, payload, str(error), where.site)
+            return refused("malformed", topic, payload, str(error), where.site)
         return DecodedMessage(where.site, record=NewRecord(where.site, "event", receive_ms, payload, topic))
 
 
@@ -106,5 +106,6 @@ def _most_bytes(payload: bytes) -> int:
     return MAX_RULES_BYTES if is_longer and is_rules(payload) else MAX_DOCUMENT_BYTES
 
 
-def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> DecodedMessage:
+def refused(reason: str, topic: str, payload: bytes, detail: str, site: str = UNKNOWN_SITE) -> DecodedMessage:
+    """A message of which nothing can be used, with so much of it as a dead letter shows."""
     return DecodedMessage(site, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])

@@ -3,7 +3,8 @@
 A record may go when it is older than ``keep_days``, by receive times of its partition and never by the wall clock, and
 every snapshot that is kept stands behind it: its rows are in the history then, because they are written first. What
 time it is in a partition says the site of its newest records that is furthest behind: a gateway whose clock is ahead
-neither lets its neighbours' records go too soon nor keeps all for good.
+neither lets its neighbours' records go too soon nor keeps all for good. Less goes while a site is read that was cut
+off.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from edge.timing import Periodic
 __all__ = ["Retention"]
 
 DAY_MS = 86_400_000
+AHEAD_MS = 30 * DAY_MS
+"""No site is cut off for as long: what is further ahead of the site that is furthest behind has a wrong clock."""
 LOOK_EVERY_S = 3600.0
 LOOK_EVERY_RECORDS = 5_000
 """Also where the newest receive time stands still."""
@@ -45,7 +48,8 @@ class Retention:
             return 0
         begin, end = self._log.begin_offset(partition), self._log.end_offset(partition)
         if self._looks[partition].is_due(newest_ms / 1000) or end >= self._look_again.get(partition, end + 1):
-            self._goal[partition] = self._first_kept(partition, begin, self._now_ms(partition, begin, end))
+            now_ms = self._now_ms(partition, begin, end)
+            self._goal[partition] = begin if now_ms is None else self._first_kept(partition, begin, now_ms)
             self._looks[partition].restart(newest_ms / 1000)
             self._look_again[partition] = end + LOOK_EVERY_RECORDS
         if self._goal[partition] <= begin:
@@ -55,11 +59,11 @@ class Retention:
             self._log.truncate(partition, before)
         return max(before - begin, 0)
 
-    def _now_ms(self, partition: int, begin: int, end: int) -> int:
+    def _now_ms(self, partition: int, begin: int, end: int) -> int | None:
         newest = dict[str, int]()
         for record in self._log.read(partition, max(begin, end - LOOK_RECORDS), LOOK_RECORDS):
             newest[record.site] = max(record.receive_ms, newest.get(record.site, 0))
-        return min(newest.values(), default=0)
+        return min(newest.values(), default=None)
 
     def _first_kept(self, partition: int, begin: int, now_ms: int) -> int:
         """The first offset that is to be kept. Receive times only rise within a site, and a site's that was cut off
@@ -69,7 +73,7 @@ class Retention:
         at = begin
         while records := self._log.read(partition, at, LOOK_RECORDS):
             for record in records:
-                if now_ms - self._keep_ms <= record.receive_ms <= now_ms + DAY_MS:
+                if now_ms - self._keep_ms <= record.receive_ms <= now_ms + AHEAD_MS:
                     return record.offset
             at = records[-1].offset + 1
         return at

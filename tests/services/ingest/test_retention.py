@@ -43,6 +43,13 @@ def test_one_clock_that_is_ahead_neither_keeps_all_nor_throws_kept_days_away(mon
         assert max(0, hour - 8 * 24) <= oldest_hour <= max(0, hour - 7 * 24)
 
 
+def test_a_site_that_was_cut_off_takes_no_kept_day_of_its_neighbour() -> None:
+    """Its records are ten days old when they come; those of its neighbour that stand before them are young."""
+    log = log_of(*(19 + hour / 24 for hour in range(24)))
+    log.append([NewRecord("other", "tick", T0 + 10 * DAY_MS, b"")])
+    assert Retention(log, 1).apply(0, lambda: log.end_offset(0)) == 0
+
+
 def test_an_empty_log_and_no_snapshot_are_left_alone() -> None:
     """Nothing to count back from, nothing passed: nothing leaves."""
     assert Retention(MemoryLog(1), 7).apply(0, lambda: 0) == 0
