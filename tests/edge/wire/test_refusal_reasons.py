@@ -9,7 +9,7 @@ from edge.log.kafka.record import FOREIGN_RECORD
 from edge.wire.refusal_reasons import PLAN_METRIC_REASONS, PLAN_REASONS, SAMPLE_REASONS, VALUE_REASONS
 
 ROOT = Path(__file__).parents[3]
-GIVEN = re.compile(r"""(?:_refused|refuse|Refusal|_RefusedError|wrong\.append)\(+"(\w+)"|return "(\w+)", "the plan""")
+GIVEN = re.compile(r"""(?:_?refused|refuse|Refusal|_RefusedError|wrong\.append)\(+"(\w+)"|return "(\w+)", "the plan""")
 LISTED = {*PLAN_METRIC_REASONS, *PLAN_REASONS, *SAMPLE_REASONS, *VALUE_REASONS}
 
 
