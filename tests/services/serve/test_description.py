@@ -86,6 +86,7 @@ def test_each_call_answers_as_it_says(schema: Any, mode: GenerationMode, headers
     """With a key, without, and with a wrong one: no undocumented status, content type, header or field, and no
     server error but a documented 503.
     """
+    each = 25 if headers == OPERATOR else 10  # without a right key most answers are a 401, whatever is asked
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 15
     asked = 0
@@ -93,7 +94,7 @@ def test_each_call_answers_as_it_says(schema: Any, mode: GenerationMode, headers
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body or operation.path_parameters):
             continue  # nothing can be wrong about it
 
-        @settings(max_examples=25, suppress_health_check=list(HealthCheck), database=None)
+        @settings(max_examples=each, suppress_health_check=list(HealthCheck), database=None)
         @given(case=operation.as_strategy(generation_mode=mode))
         def answers(case: schemathesis.Case) -> None:
             nonlocal asked
@@ -102,4 +103,4 @@ def test_each_call_answers_as_it_says(schema: Any, mode: GenerationMode, headers
             assert answer.status_code in (200, 202, 401, 403, 404, 405, 409, 413, 422, 503), answer.status_code
 
         answers()
-    assert asked > 15 * 25 / 2
+    assert asked > 15 * each / 2
