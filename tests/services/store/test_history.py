@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import HistoryError
@@ -37,6 +37,7 @@ def raw(history: History, kind: str) -> list[bytes]:
     return [column.combine_chunks().cast(pa.string()).to_string().encode() for column in columns]
 
 
+@settings(max_examples=25)
 @given(st.permutations(list(range(9))), st.lists(st.integers(1, 4), min_size=9, max_size=9))
 @pytest.mark.thorough
 def test_the_history_is_a_function_of_the_rows(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import HistoryError
@@ -110,6 +110,7 @@ def test_months_that_hang_together_come_over_one_by_one(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("make", [days_and_retired, chained_history])
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
 @pytest.mark.thorough
 def test_it_may_be_killed_at_any_moment(

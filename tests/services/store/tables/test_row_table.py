@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import HistoryError
@@ -238,6 +238,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, moments: Iterator[bool]) -> None:
     monkeypatch.setattr(DeltaLog, "_commit", around(DeltaLog._commit))
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.lists(st.integers(1, 9), min_size=12, max_size=12))
 @pytest.mark.thorough
 def test_a_crash_at_any_moment_changes_nothing(
