@@ -47,7 +47,7 @@ endif
 starts := ray or broker or kafka or influx or s3 or browser or chaos or e2e
 
 unit: $(stamp) ## run the tests that start no process and ask no server, thorough ones, too
-	$(bin)/python -m pytest -p no:cacheprovider -n logical --maxprocesses 8 --dist loadfile -m "not ($(starts) or long or compose or home_assistant)"
+	$(bin)/python -m pytest -p no:cacheprovider -n logical --maxprocesses 8 --dist loadfile $(ARGS) -m "not ($(starts) or long or compose or home_assistant)"
 
 processes: $(stamp) ## run the tests that start processes or ask servers, but for the long ones
 	$(bin)/python -m pytest -p no:cacheprovider -m "($(starts)) and not (long or compose or home_assistant)"
