@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["AlertDeliveries", "DeliveryFigures"]
 
 LOOK_S = 0.5
+END_S = 15.0
+"""A call that takes longer is left behind by a stop: its changes are told again, by the same names."""
 
 
 class DeliveryFigures(TypedDict):
@@ -45,17 +47,21 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     ) -> None:
         storage = storage_of(settings)
         self._look_s = max(LOOK_S, storage.poll_s if settings.storage.url else 0.0)
-        self._channels = list(_channels(settings, storage, publish, DeliveryTrace(spans)))
+        self._trace = DeliveryTrace(spans)
+        self._channels = list(_channels(settings, storage, publish, self._trace))
         self._mails = [channel for channel in self._channels if isinstance(channel, AlertMail)]
         self._deliverers = {channel.name: Deliverer(storage, channel, time.monotonic) for channel in self._channels}
         self._threads = ExitStack()
 
     def __enter__(self) -> AlertDeliveries:
         for name, deliverer in self._deliverers.items():
-            self._threads.enter_context(Repeating(deliverer.look, self._look_s, f"alerts by {name}", at_once=True))
+            thread = Repeating(deliverer.look, self._look_s, f"alerts by {name}", at_once=True, end_s=END_S)
+            self._threads.enter_context(thread)
         return self
 
     def __exit__(self, *_: object) -> None:
+        for deliverer in self._deliverers.values():
+            deliverer.stop()
         self._threads.close()
 
     @property
@@ -72,7 +78,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         late, missed = ({one.name: getattr(one, of) for one in self._mails} for of in ("waiting", "missed"))
         each = self._deliverers.items()
         return DeliveryFigures(
-            alerts_told={name: one.delivered - refused.get(name, 0) for name, one in each},
+            alerts_told={name: self._trace.changes[name] for name, _ in each},
             alerts_waiting={name: one.waiting + late.get(name, 0) for name, one in each},
             alerts_lost={name: one.lost + refused.get(name, 0) + missed.get(name, 0) for name, one in each},
         )  # fmt: skip

@@ -12,6 +12,7 @@ import logging
 import smtplib
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
@@ -55,12 +56,17 @@ class MailServer:
             client: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=context)
         else:
             client = smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
-        with client:
+        try:
             if self.security == "starttls":
                 client.starttls(context=context)
             if self.username:
                 client.login(self.username, self.password)
             return client.send_message(message, to_addrs=list(to))
+        finally:
+            # By hand: leaving the client's context raises where QUIT has another answer, and the mail goes out again.
+            with suppress(OSError, smtplib.SMTPException):
+                client.quit()
+            client.close()
 
 
 class AlertMail:

@@ -64,14 +64,15 @@ class _Waiting(NamedTuple):
 class Deliverer:
     """Carries changes from the journals of ``root`` to a channel; call :meth:`look` often, from one thread.
 
-    What was in a journal before the channel was first set up is not told. ``clock_s`` is monotonic. ``delivered``,
-    ``lost`` and ``waiting`` count changes, since it was made; ``error`` says what fails now.
+    What was in a journal before the channel was first set up is not told. ``clock_s`` is monotonic. ``delivered``
+    (those that the channel passed over, too), ``lost`` and ``waiting`` count changes, since it was made; ``error`` says
+    what fails now.
     """
 
     def __init__(self, root: Storage | Path, channel: Channel, clock_s: Callable[[], float]) -> None:
         self._storage, self._channel, self._clock_s = stored_in(root), channel, clock_s
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        self._begun = False
+        self._begun = self._stopped = False
         self.delivered = self.lost = self.waiting = 0
         self.error = ""
         self._key = places_key(channel.name)
@@ -94,7 +95,7 @@ class Deliverer:
             if not self._begun:
                 self._channel.begin()
                 self._begun = True
-            while self._tell():
+            while not self._stopped and self._tell():
                 pass
             self.error = ""
             self._backoff.reset()
@@ -103,6 +104,10 @@ class Deliverer:
             self._failed(error)
         except OSError as error:  # the storage is away
             self._failed(error)
+
+    def stop(self) -> None:
+        """The look that goes on, if one does, begins no other call of the channel. For any thread."""
+        self._stopped = True
 
     def _failed(self, error: Exception) -> None:
         if not self.error:

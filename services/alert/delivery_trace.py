@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,18 @@ _log = logging.getLogger(__name__)
 
 
 class DeliveryTrace:
-    """Channels take the time (``now_ns``, Unix time) before they tell, and call :meth:`told` when that has worked."""
+    """Channels take the time (``now_ns``, Unix time) before they tell, and call :meth:`told` when that has worked.
+    ``changes`` counts what each has told since this was made.
+    """
 
     def __init__(self, spans: Spans | None = None, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._spans, self.now_ns = spans, now_ns
+        self.changes = Counter[str]()
 
     def told(self, channel: str, alerts: Sequence[ShownAlert], since_ns: int) -> None:
         """These changes were told, in one call that began at ``since_ns``."""
         until_ns = self.now_ns()
+        self.changes[channel] += len(alerts)
         for alert in alerts:
             _log.info("told by %s: %s is %s", channel, alert["rule"], alert["state"], extra=in_alert(alert))
             if self._spans is not None:

@@ -33,6 +33,9 @@ LIMIT_S = 10.0
 GIVE_UP_S = 24 * 3600.0
 """A change that could not be told for so long is left out, so that those behind it are told."""
 
+A_CALL_S = 5.0
+"""A call begins no other change after so long: what was told is noted, and a stop waits for no more."""
+
 AGAIN = {
     HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS,
 }  # fmt: skip
@@ -65,9 +68,12 @@ class Webhook:
 
     def deliver(self, alerts: Sequence[ShownAlert]) -> int:
         """See :class:`services.alert.delivery.Channel`."""
+        until_s = self._clock_s() + A_CALL_S
         for done, alert in enumerate(alerts):
             if not is_at_least(alert, self._severity):
                 continue
+            if self._clock_s() >= until_s:
+                return done
             try:
                 self._post(alert)
             except DeliveryError as error:

@@ -143,15 +143,20 @@ def _copy_folder(storage: Storage, folder: str, archive: _Archive, versions: dic
 
 
 def _keys(storage: Storage, folder: str) -> Iterator[str]:
-    """A table's log comes before its files: each file that the log names is there for hours after it was replaced."""
+    """A table's log comes before its files: each file that the log names is there for hours after it was replaced.
+
+    Names are listed once more after the folders beside them: parts in a folder become a file beside it meanwhile.
+    """
     found = storage.list_folder(folder)
     first = [one for one in found.folders if one.startswith("_")]
     for one in first:
         yield from _keys(storage, f"{folder}/{one}")
     yield from (f"{folder}/{name}" for name in found.names if name not in _HINTS)
-    for one in found.folders:
-        if one not in first:
-            yield from _keys(storage, f"{folder}/{one}")
+    others = [one for one in found.folders if one not in first]
+    for one in others:
+        yield from _keys(storage, f"{folder}/{one}")
+    if others:
+        yield from (f"{folder}/{name}" for name in storage.list_folder(folder).names if name not in _HINTS)
 
 
 def _copy_object(storage: Storage, key: str, archive: _Archive, versions: dict[str, str]) -> bool:

@@ -59,6 +59,8 @@ def import_rows(
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")
     settings = options_of(ctx).settings()
     with need_cluster("import"):
+        import pyarrow.compute as pc
+
         from edge.recordings.recording import RecordingError
         from edge.recordings.replay import RecordingSource
         from services.cli.history.history_rows import history_rows
@@ -86,10 +88,14 @@ def import_rows(
                 source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary,
                 lambda done, of: bar.update(task, completed=done, total=of),
             )  # fmt: skip
+    now_ms = time.time() * 1000
+    is_past = source.end_ms is not None and source.end_ms <= now_ms
+    if is_past:
+        rows = rows.filter(pc.field("end_ms") <= now_ms)  # more may come into a row that has not ended
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
     _show(recording, rows["end_ms"].to_numpy(), len(rows))
-    if int(rows["end_ms"].to_numpy().max()) > time.time() * 1000:
+    if not is_past:
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
     if dry_run:
         return
@@ -120,6 +126,7 @@ def _wait(job: ImportJob) -> None:
     from services.store.imports.import_job import progress, words
 
     began_s, note = time.monotonic(), job.note()
+    added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task, told = bar.add_task("waiting for the system", total=100), False
@@ -133,7 +140,9 @@ def _wait(job: ImportJob) -> None:
                 told = True
                 errors.print("No system on this data folder has taken the import up yet. It will at its next start; "
                              "Ctrl-C leaves it there.", highlight=False)  # fmt: skip
-            if note["state"] == "added" and not note["grown_pct"] and time.monotonic() - began_s > PATIENCE_S:
+            if note["state"] == "added" and added_s is None:
+                added_s = time.monotonic()
+            if added_s is not None and not note["grown_pct"] and time.monotonic() - added_s > PATIENCE_S:
                 break
             time.sleep(LOOK_S)
             note = job.note()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from services.cli.base import CLUSTER_MODULES
 from services.cli.setup.check import Check, CheckState
+from services.cli.setup.doctor_files import check_files
 from services.cli.setup.doctor_servers import (
     check_broker,
     check_influx,
@@ -40,37 +41,15 @@ ENDS_SOON = timedelta(days=14)
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
-        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_storage, check_units, _clock,
-        _port, _certificate, check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx,
-        check_mlflow,
+        _configuration, check_files, _python, _packages, _cluster_part, _memory, _data_folder, check_storage,
+        check_units, _clock, _port, _certificate, check_broker, check_kafka, check_uplink, _decoders, _ingress,
+        check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
 
-def _configuration(settings: Settings) -> Check:
+def _configuration(_: Settings) -> Check:
     name = "configuration"
-    missing = [
-        f"{setting} = {path}"
-        for setting, path in (
-            ("mqtt.password_file", settings.mqtt.password_file),
-            ("mqtt.tls_ca_file", settings.mqtt.tls_ca_file),
-            ("kafka.password_file", settings.kafka.password_file),
-            ("kafka.tls_ca_file", settings.kafka.tls_ca_file),
-            ("uplink.password_file", settings.uplink.password_file),
-            ("uplink.tls_ca_file", settings.uplink.tls_ca_file),
-            ("influx.token_file", settings.influx.token_file),
-            ("storage.credentials_file", settings.storage.credentials_file),
-            ("api.read_key_file", settings.api.read_key_file),
-            ("api.tls_cert_file", settings.api.tls_cert_file),
-            ("api.tls_key_file", settings.api.tls_key_file),
-            ("client.key_file", settings.client.key_file),
-        )
-        if path is not None and not path.is_file()
-    ]
-    if missing:
-        return Check(
-            name, CheckState.FAIL, f"{', '.join(missing)}: no such file", "Make the file, or unset the setting."
-        )
     if unknown := unknown_variables():
         return Check(
             name, CheckState.WARN, f"{', '.join(unknown)} is no setting", "`hothouse config` lists every setting."

@@ -117,7 +117,8 @@ class HistoryImports:
         changed["days"] += 1
         if changed["days"] == note["of_days"]:
             oldest_ms = 0 if newest is None else newest.end_ms - REGROW_DAYS * DAY_MS
-            learns = changed["added"] > 0 and note["last_ms"] > oldest_ms
+            # Rows that were there count too: a day that was added, and not noted before a crash, was there afterwards.
+            learns = changed["added"] + changed["there"] > 0 and note["last_ms"] > oldest_ms
             changed["state"] = "added" if learns else "done"
             del self._days[job.id]
         self._keep(job, note, changed, partition.number)

@@ -26,14 +26,15 @@ from tests.services.alert.told import Clock, change, journal
 
 
 class MailBox:
-    """An SMTP server on loopback that keeps mails. It answers to them with ``refuses``, if it is told to, and to an
-    address as ``puts_off`` says.
+    """An SMTP server on loopback that keeps mails. It answers to them with ``refuses``, if it is told to, to an
+    address as ``puts_off`` says, and to QUIT with ``parting``.
     """
 
     def __init__(self) -> None:
         self.mails: list[tuple[list[str], EmailMessage]] = []
         self.refuses = ""
         self.puts_off: dict[str, str] = {}
+        self.parting = "221 bye"
         box = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -64,7 +65,7 @@ class MailBox:
                         mail = message_from_bytes(body, policy=policy.default)
                         assert isinstance(mail, EmailMessage)
                         box.mails.append((to, mail))
-                    self.say("221 bye" if word == b"QUIT" else "250 ok")
+                    self.say(box.parting if word == b"QUIT" else "250 ok")
                     if word == b"QUIT":
                         return
 
@@ -116,6 +117,20 @@ def test_a_burst_is_one_mail(tmp_path: Path, box: MailBox) -> None:
         "demo/z2 (critical): cold 72 % between 04:00 and 06:30; air 1.8 °C",
     ]
     assert deliverer.waiting == 0
+
+
+def test_a_mail_that_was_taken_is_not_sent_again_whatever_the_server_says_after_it(
+    tmp_path: Path, box: MailBox
+) -> None:
+    """A server that is shutting down answers 421 to QUIT; it has the mail."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, mail_of(tmp_path, box, clock), clock)
+    box.parting = "421 closing"
+    journal(tmp_path, change("a1", 1))
+    for _ in range(2):
+        send(deliverer, clock)
+        clock.now_s += 1000
+    assert (len(box.mails), deliverer.waiting, deliverer.error) == (1, 0, "")
 
 
 def test_back_to_normal_is_told(tmp_path: Path, box: MailBox) -> None:
@@ -333,7 +348,7 @@ def test_what_an_address_lacks_is_in_the_figures(tmp_path: Path, box: MailBox) -
     deliveries = AlertDeliveries(settings, lambda messages: None)
     assert deliveries.error == ""
     with deliveries:
-        journal(settings.storage_folder, change("a1", 1))
+        journal(settings.storage_folder, change("x", 1, severity="info"), change("a1", 1))  # one is not for mail
         until(lambda: box.mails, "a mail is sent")
     assert deliveries.error.endswith("does not take a mail yet for 1 of 3 addresses")
     assert deliveries.figures() == {

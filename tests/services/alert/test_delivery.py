@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from services.alert.delivery import Deliverer
 from services.ingest.alerts.alert_journal import AlertJournal, JournalReader, changes_of
+from services.messages import ShownAlert
 from tests.services.alert.told import Clock, Keeper, change, journal
 
 
@@ -23,6 +25,22 @@ def test_changes_are_told_in_order_and_once(tmp_path: Path) -> None:
     deliverer.look()
     assert keeper.told == [("a1", 1), ("a1", 2), ("b1", 1)]
     assert (deliverer.delivered, deliverer.waiting, deliverer.lost, deliverer.error) == (3, 0, 0, "")
+
+
+def test_a_stop_lets_the_call_that_goes_on_end_and_begins_no_other(tmp_path: Path) -> None:
+    """What is not told stays in the journal."""
+
+    class Stopping(Keeper):
+        def deliver(self, alerts: Sequence[ShownAlert]) -> int:
+            deliverer.stop()
+            journal(tmp_path, change("a1", 2))
+            return super().deliver(alerts)
+
+    keeper = Stopping()
+    deliverer = Deliverer(tmp_path, keeper, Clock())
+    journal(tmp_path, change("a1", 1))
+    deliverer.look()
+    assert keeper.told == [("a1", 1)]
 
 
 def test_a_change_that_is_made_again_is_not_told_again(tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_only_what_was_told_and_is_severe_enough_is_posted(receiver: Receiver) -
     assert receiver.keys == ["a3-1"]
 
 
+def test_a_call_ends_after_some_seconds(receiver: Receiver) -> None:
+    """A slow receiver with a long queue does not hold up a stop until all is told."""
+    seconds = iter([0.0, 1.0, 4.9, 5.0])
+    hook = Webhook(receiver.url, "", "info", lambda: next(seconds), Clock(), patience_s(10))
+    assert hook.deliver([change("a1", number) for number in range(1, 5)]) == 2
+    assert receiver.keys == ["a1-1", "a1-2"]
+
+
 @pytest.mark.parametrize("answer", [500, 502, 503, 429, 408, 301, "cut"])
 def test_a_server_that_fails_is_asked_again_with_the_same_key(tmp_path: Path, receiver: Receiver, answer: int) -> None:
     """Nothing behind the change goes first, and nothing is told twice that was taken."""

@@ -15,6 +15,7 @@ from services.cli import app
 from services.cli.setup import doctor, doctor_servers
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
+from services.cli.setup.doctor_files import named_files
 from services.config import load_settings
 from services.errors import ConfigError
 from services.ingest.windows.partition_windows import PartitionWindows
@@ -63,9 +64,46 @@ def test_a_port_in_use_is_found() -> None:
 
 def test_a_missing_secret_file_is_found() -> None:
     """A setting that names a file which is not there fails by name."""
-    check = check_of("configuration", mqtt={"password_file": "gone"})
+    check = check_of("files", mqtt={"password_file": "gone"}, sites=[{"name": "demo", "rules_file": "none"}])
     assert check.state is CheckState.FAIL
-    assert "mqtt.password_file = gone" in check.found
+    assert "mqtt.password_file = gone, sites[0].rules_file = none" in check.found
+
+
+def test_every_setting_that_names_a_file_is_looked_at() -> None:
+    """But for what is written."""
+    said = {"password_file": "x", "tls_ca_file": "x"}
+    settings = load_settings(
+        mqtt=said, kafka=said, uplink=said, influx={"token_file": "x"}, storage={"credentials_file": "x"},
+        api={"read_key_file": "x", "tls_cert_file": "x", "tls_key_file": "x"}, client={"key_file": "x"},
+        alerts={"rules_file": "x", "webhook_secret_file": "x", "smtp_password_file": "x"},
+        traces={"headers_file": "x"}, weather={"key_file": "x"}, sites=[{"name": "demo", "rules_file": "x"}],
+        gateway={"status_file": "x"},
+    )  # fmt: skip
+    named = dict(named_files(settings))
+    assert len(named) == 18
+    assert "gateway.status_file" not in named
+
+
+def test_rules_that_are_none_are_found(tmp_path: Path) -> None:
+    """`hothouse up` would not start on them."""
+    (tmp_path / "rules.toml").write_text("crop = 7\n")
+    check = check_of("files", alerts={"rules_file": "rules.toml"})
+    assert check.state is CheckState.FAIL
+    assert "alerts.rules_file" in check.found
+
+
+def test_a_secret_that_every_user_can_read_is_a_warning(tmp_path: Path) -> None:
+    """A certificate may be read; who is in its group may read a secret, as a container is."""
+    for name, mode in (("password", 0o644), ("group", 0o640), ("ca.crt", 0o644), ("operator.key", 0o644)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    of = {"data_dir": tmp_path, "influx": {"token_file": "group"}}
+    check = check_of("files", mqtt={"password_file": "password", "tls_ca_file": "ca.crt"}, **of)
+    assert check.state is CheckState.WARN
+    assert check.found == f"every user of this machine can read password, {tmp_path / 'operator.key'}"
+    for name in ("password", "operator.key"):
+        (tmp_path / name).chmod(0o600)
+    assert check_of("files", mqtt={"password_file": "password"}, **of).state is CheckState.OK
 
 
 def test_a_misspelt_variable_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from services.cli.history import import_rows
 from services.cli.history.influx_tables import read_influx, write_zones
 from services.cli.root import app
 from services.config.sections import InfluxSettings
@@ -78,6 +79,41 @@ def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, arguments: li
     said = run("--data-dir", str(tmp_path / "data"), "import", *(one.format(**named) for one in arguments))
     assert said.exit_code != 0
     assert sentence in " ".join(said.output.split())
+
+
+def test_history_up_to_now_comes_in_without_the_row_that_has_not_ended(tmp_path: Path) -> None:
+    """What a query up to now gives: samples of the past, in a row that more samples may come into."""
+    data, now = tmp_path / "data", pd.Timestamp.now("UTC").floor("s").tz_localize(None)
+    folder = tmp_path / "old"
+    folder.mkdir()
+    times = pd.date_range(end=now, periods=120, freq="1min")
+    pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
+    said = run("--data-dir", str(data), "import", str(folder), "--site", "demo", "--no-wait")
+    assert said.exit_code == 0, said.output
+    (job,) = open_jobs(data / "storage")
+    assert now.timestamp() * 1000 - 600_000 <= job.note()["last_ms"] <= datetime.now(UTC).timestamp() * 1000
+
+
+def test_it_waits_for_learners_that_begin_late(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Adding the rows took longer than a system needs to begin; patience with the learners begins after it."""
+    notes = [{"state": "new"}] * 50 + [{"state": "added"}, {"state": "added", "grown_pct": 50}, {"state": "done"}]
+    common = {"zones": ["north-1"], "grown": [], "grown_pct": 0, "days": 1, "of_days": 2, "added": 12, "there": 0,
+              "conflicts": 0, "too_new": 0, "rows": 12, "site": "demo"}  # fmt: skip
+    seen = iter([{**common, **note} for note in notes])
+
+    class Job:
+        def note(self) -> dict[str, object]:
+            note = next(seen)
+            return {**note, "grown": ["north-1"]} if note["state"] == "done" else note
+
+    now_s = [0.0]
+    monkeypatch.setattr(import_rows.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(import_rows.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    import_rows._wait(Job())  # type: ignore[arg-type]
+    assert "learned later" not in capsys.readouterr().out
+    assert next(seen, None) is None
 
 
 def test_records_become_a_file_a_zone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,10 +17,11 @@ from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.samples import SampleColumns, encode_samples
 from edge.wire.topic import SITE_ZONE
+from services.errors import StorageAwayError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
 from services.store.history import History
-from services.store.imports.import_job import ImportJob, new_job, open_jobs, words
+from services.store.imports.import_job import ImportJob, ImportNote, new_job, open_jobs, words
 from tests.services.ingest.rig import Clock, Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -178,6 +180,30 @@ def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     one, other = history(rig).read(), history(first).read()
     assert one.select(["zone", "end_ms", "air_temp_c"]).equals(other.select(["zone", "end_ms", "air_temp_c"]))
     assert [job.note()["state"] for job in open_jobs(rig.settings.storage_folder)] == ["done"]
+
+
+def test_rows_whose_note_could_not_be_kept_are_learned(
+    whole: tuple[Rig, Shard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of the only day are there, and the note is not: the day comes again, and learners know it afterwards."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    finish(rig, shard)
+    put, failing = ImportJob.put, [True]
+
+    def away_once(job: ImportJob, note: ImportNote, *more: Any) -> None:
+        if failing:
+            failing.clear()
+            raise StorageAwayError("the storage is away")
+        put(job, note, *more)
+
+    monkeypatch.setattr(ImportJob, "put", away_once)
+    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST - 1))
+    assert job.note()["of_days"] == 1
+    finish(rig, shard)
+    note = job.note()
+    assert (failing, note["added"], note["state"], note["grown"]) == ([], 0, "done", ["z1", "z2"])
 
 
 def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

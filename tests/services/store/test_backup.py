@@ -23,7 +23,7 @@ from services.cli.history.backup_commands import _files
 from services.config import load_settings
 from services.errors import BackupError, NotStoredError, StartError
 from services.store.backup import INDEX, RESTORING, Sources, check_log_of, read_backup, restore, write_backup
-from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
+from services.store.storage import FolderListing, FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
 from tests.services.ingest.data_folder import END, POWER_CUT, after
 from tests.services.ingest.test_data_folder import later, unpacked
 
@@ -223,6 +223,30 @@ class Interrupted(FolderStorage):
         if key.startswith("snapshots/") and self._work:
             self._work.pop()()
         return super().read(key)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["a day has a file already", "it has none"])
+def test_a_day_that_is_merged_while_it_is_copied(tmp_path: Path, before: bool) -> None:
+    """Parts that become the file of their day after its folder's neighbours were listed are in the backup."""
+
+    class Merging(FolderStorage):
+        def list_folder(self, folder: str) -> FolderListing:
+            """Merge the day when its folder is asked for."""
+            if folder.endswith("/2026-03-01") and (part := self.root / folder / "p0-1.parquet").exists():
+                part.rename(self.root / "history/forecasts/2026-03-01-p0.parquet")
+            return super().list_folder(folder)
+
+    storage = Merging(tmp_path / "storage")
+    storage.put("snapshots/p0-1.snapshot", b"")
+    storage.put("history/forecasts/2026-03-01/p0-1.parquet", b"said")
+    storage.put("history/forecasts/2026-02-28-p0.parquet", b"said before")
+    if before:
+        storage.put("history/forecasts/2026-03-01-p0.parquet", b"the day so far")
+    write_backup(tmp_path / "b.tar", Sources(storage), {"log": "sqlite"}, quiet)
+    new = FolderStorage(tmp_path / "new")
+    restore(tmp_path / "b.tar", new, tmp_path / "data", quiet)
+    said = {name: new.read(f"history/forecasts/{name}").content for name in new.list_folder("history/forecasts").names}
+    assert said == {"2026-02-28-p0.parquet": b"said before", "2026-03-01-p0.parquet": b"said"}
 
 
 def test_models_come_and_go_while_it_is_copied(tmp_path: Path) -> None:

@@ -32,3 +32,17 @@ def test_the_first_call_comes_at_once_where_that_is_wanted() -> None:
     with Repeating(done.set, 3600, "memory", at_once=True), Repeating(lambda: never.append(1), 3600, "report"):
         assert done.wait(600)
     assert never == []
+
+
+def test_the_end_waits_for_a_call_so_long_and_no_longer(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that a server holds up is left behind, and that is said."""
+    begun, free = threading.Event(), threading.Event()
+
+    def held() -> None:
+        begun.set()
+        free.wait()
+
+    with Repeating(held, 3600, "mail", at_once=True, end_s=0.05):
+        assert begun.wait(600)
+    assert "mail still waits after 0.05 s" in caplog.text
+    free.set()

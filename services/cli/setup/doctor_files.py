@@ -1,0 +1,64 @@
+"""Whether files that settings name are there, rules can be read, and secrets cannot be read by everybody."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from services.cli.setup.check import Check, CheckState
+from services.config import Settings
+from services.errors import ConfigError
+
+__all__ = ["check_files", "named_files"]
+
+WRITTEN = {"gateway.status_file"}
+NO_SECRET = {"rules_file", "tls_ca_file", "tls_cert_file"}
+MADE = ("operator.key", "ray.token")
+"""Secrets that the first start makes in the data folder."""
+
+
+def named_files(settings: BaseModel, within: str = "") -> Iterator[tuple[str, Path]]:
+    """Each setting that names a file to be read, such as ``mqtt.password_file``, and the file."""
+    for name in type(settings).model_fields:
+        value, setting = getattr(settings, name), f"{within}{name}"
+        if isinstance(value, BaseModel):
+            yield from named_files(value, f"{setting}.")
+        elif isinstance(value, tuple):
+            for number, one in enumerate(value):
+                if isinstance(one, BaseModel):
+                    yield from named_files(one, f"{setting}[{number}].")
+        elif isinstance(value, Path) and name.endswith("_file") and setting not in WRITTEN:
+            yield setting, value
+
+
+def check_files(settings: Settings) -> Check | None:
+    """The first of what is wrong: a file that is not there, rules that are none, a secret that others can read."""
+    name, named = "files", list(named_files(settings))
+    missing = [f"{setting} = {path}" for setting, path in named if not path.is_file()]
+    if missing:
+        found = f"{', '.join(missing)}: no such file"
+        return Check(name, CheckState.FAIL, found, "Make the file, or unset the setting.")
+    for setting, path in named:
+        if setting.endswith("rules_file") and (wrong := _wrong_rules(path)):
+            return Check(name, CheckState.FAIL, f"{setting}: {wrong.message}", wrong.hint)
+    secrets = [path for setting, path in named if setting.rpartition(".")[2] not in NO_SECRET]
+    secrets += [path for made in MADE if (path := settings.data_dir / made).is_file()]
+    if others := [str(path) for path in secrets if path.stat().st_mode & stat.S_IRWXO]:
+        return Check(
+            name, CheckState.WARN, f"every user of this machine can read {', '.join(others)}",
+            f"chmod o= {' '.join(others)}",
+        )  # fmt: skip
+    return Check(name, CheckState.OK, f"{len(named)} that settings name are there") if named else None
+
+
+def _wrong_rules(path: Path) -> ConfigError | None:
+    from services.alert.rules_file import load_document
+
+    try:
+        load_document(path)
+    except ConfigError as error:
+        return error
+    return None
