@@ -29,6 +29,7 @@ Clock = Callable[[int], str]
 """A time in ms as people at the site write it."""
 
 VERSION = 1
+HOUR_MS = 3_600_000
 
 
 class AlertDesk:
@@ -113,6 +114,8 @@ def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock)
     if not since and said.chance < STAYS * rule.chance:
         return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
+    if not event.first and not since:  # no scenario has one, but this hour of the day often does: within the lead
+        first, last = end_ms, end_ms + round(rule.lead_h * HOUR_MS)
     begins = began_ms if since else first
     until = clock(last) if event.last or not since else ""
     words = event_words(rule, said.chance, bool(since), clock(begins), until, event.inputs)

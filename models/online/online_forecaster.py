@@ -87,7 +87,7 @@ class OnlineForecaster:
         examples_a_day = day // waiting.stride
         self._refit_every = max(examples_a_day // REFITS_A_DAY, 1)
         prior = prior_strength(spec)
-        self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
+        self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day, waiting.stride)
         self.mixture = Mixture(horizons, targets, 1 + len(EXPERTS[WEIGHED:]), day)
         self.intervals = Intervals(horizons, targets, max(examples_a_day // _HOURS, 1), capacity)
         # Horizons that are no multiple of the stride mature at steps of their own.

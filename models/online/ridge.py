@@ -51,12 +51,15 @@ def prior_strength(spec: ForecastSpec) -> F64:
 class PooledRidge:
     """One regression a rate of forgetting, horizon and target, for all zones together.
 
-    ``prior [H]`` is its strength (:func:`prior_strength`). The learner's answer to regressors ``x`` is
+    ``prior [H]`` is its strength (:func:`prior_strength`); a horizon has an example every ``stride`` steps. The learner's answer to regressors ``x`` is
     ``x @ weights``; :meth:`learn` takes matured examples of some horizons.
     """
 
-    def __init__(self, prior: F64, targets: int, width: int, days: tuple[float, ...], steps_per_day: int) -> None:
+    def __init__(
+        self, prior: F64, targets: int, width: int, days: tuple[float, ...], steps_per_day: int, stride: int = 1
+    ) -> None:
         horizons = len(prior)
+        self._stride = stride
         shape = (len(days), horizons, targets)
         self._prior = prior
         self._keep = np.exp(-1 / (np.array(days) * steps_per_day))
@@ -79,7 +82,7 @@ class PooledRidge:
         """Examples ``x [N, P, D]`` of ``horizons [P]``, and their truths ``residual [N, P, M]``, NaN where unknown."""
         turns = -(-len(x) // MOST_ZONES)
         for p, horizon in enumerate(horizons.tolist()):
-            mine = slice((step + horizon) % turns, None, turns)
+            mine = slice((step // self._stride + horizon) % turns, None, turns)
             self._learn(horizon, step, x[mine, p].astype(np.float64), residual[mine, p].T)
 
     def refit(self, horizon: int) -> None:

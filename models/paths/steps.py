@@ -36,14 +36,15 @@ it fades out, with the square root of the way, so that the path has no step ther
 def path_steps(spec: ForecastSpec) -> I64:
     """The times of a path in steps ahead, as dense as the rows are at most, up to a day or the longest horizon.
 
+    Half hours are among them wherever rows fill them, for alerts look at these.
+
     >>> steps = path_steps(ForecastSpec(channels=()))
     >>> len(steps), steps[:14].tolist(), int(steps[-1])
     (58, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 18, 24], 288)
     """
     short, long = (-(-ms // spec.step_ms) for ms in (SHORT_MS, LONG_MS))
     hour, end = HOUR_MS // spec.step_ms, min(max(spec.horizon_steps), DAY_MS // spec.step_ms)
-    near = np.arange(short, hour + 1, short)
-    steps = np.concatenate([near, np.arange(long, end + 1, long)[np.arange(long, end + 1, long) > hour]])
+    steps = np.concatenate([np.arange(short, hour + 1, short), np.arange(long, end + 1, long)])
     return np.asarray(np.unique(steps[steps <= end]), dtype=np.int64)
 
 

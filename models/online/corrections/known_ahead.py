@@ -71,7 +71,7 @@ class KnownAhead:
         self.features = KnownAheadFeatures(spec, capacity)
         quarters = max(stride * spec.step_ms / EXAMPLE_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
-        self.pooled = PooledRidge(PRIOR / quarters * prior_strength(spec), targets, width(), (DAYS,), day)
+        self.pooled = PooledRidge(PRIOR / quarters * prior_strength(spec), targets, width(), (DAYS,), day, stride)
         self.intervals = Intervals(len(steps), targets, max(day // stride // 24, 1), capacity)
         self._keep = np.float32(np.exp(-stride / (TRUST_DAYS * day)))
         cells = (len(steps), targets)

@@ -26,9 +26,9 @@ from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
 from services.ingest.alerts.zone_facts import OF_ROWS, facts_of_row, present
-from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at
+from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at, rows_of_day
 from services.ingest.windows.closed import Mark
-from services.messages import ShownAlert, SiteRulesShown
+from services.messages import F32, ShownAlert, SiteRulesShown
 from services.store.rows import DeadLetter, DeviceRows, SiteStep
 
 __all__ = ["KEPT_RESOLVED", "PartitionAlerts"]
@@ -245,17 +245,25 @@ class PartitionAlerts:
             self._renew(site, zone)
 
     def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
-        place, step = self._place_of(site), ground.latest[site]
+        step = ground.latest[site]
         self._looked.add((site, step.end_ms))
-        found = look_at(ground, self._spec, place, site, zones) if self._foresees else None
-        if found is None:
-            return
-        rows, ahead = found
+        zones = [zone for zone in zones if ground.rings.known(site, zone) is not None]
+        rows = rows_of_day(ground, self._spec, step, zones)
         for z, zone in enumerate(zones):
             group = self._groups.of(site, zone)
             facts = self._plan_watch.look(group.rules, ground, self._spec, step, zone, rows[z])
             if facts is not None or zone in group.desk.book.zones_with(site, OF_PLANS):
                 self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts or (), OF_PLANS))
+        self._see(offset, site, zones, rows, ground)
+        for zone in zones:
+            self._renew(site, zone)
+
+    def _see(self, offset: int, site: str, zones: Sequence[str], rows: F32, ground: Ground) -> None:
+        """Have the rules of the climate look at zones, with the rows ``[Z, L, C]`` of their day."""
+        place = self._place_of(site)
+        ahead = look_at(ground, self._spec, place, site, zones) if self._foresees and zones else None
+        if ahead is None:
+            return
         old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)
         together: dict[int, tuple[RuleGroup, list[int]]] = {}  # zones with the same rules
         for z in old.tolist():
@@ -267,8 +275,6 @@ class PartitionAlerts:
             changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock_of(place))
             self._tell(offset, changed)
         self.counts["alert_looks"] += len(old)
-        for zone in zones:
-            self._renew(site, zone)
 
     def _renew(self, site: str, zone: str) -> None:
         for alert in self._groups.of(site, zone).desk.book.of_zone(site, zone):

@@ -28,7 +28,7 @@ from services.ingest.plans.intake import PartitionPlans
 from services.messages import F32
 from services.store.rows import SiteStep
 
-__all__ = ["Ground", "can_foresee", "clock_of", "known_share", "look_at"]
+__all__ = ["Ground", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
 
 AIR = "air_temp_c"
 
@@ -50,10 +50,14 @@ def can_foresee(spec: ForecastSpec) -> bool:
     return {AIR, "rh_pct"} <= set(spec.targets) and STEP_MS % spec.step_ms == 0
 
 
-def look_at(
-    ground: Ground, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]
-) -> tuple[F32, SiteAhead] | None:
-    """The rows of the day ``[Z, L, C]`` of these zones of a site's newest step, and what comes.
+def rows_of_day(ground: Ground, spec: ForecastSpec, step: SiteStep, zones: Sequence[str]) -> F32:
+    """The rows ``[Z, L, C]`` of the day that ends with a step, of zones that have rows."""
+    indices = np.array([ground.rings.index(step.site, zone) for zone in zones])
+    return ground.rings.window(indices, np.full(len(zones), step.end_ms, np.int64), spec.steps_per_day)
+
+
+def look_at(ground: Ground, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]) -> SiteAhead | None:
+    """What comes, of these zones of a site's newest step.
 
     None while nothing was learned of the site since that was lost.
     """
@@ -73,9 +77,8 @@ def look_at(
         (day_bins(place, step.end_ms + steps * spec.step_ms, spec) * minute_ms).astype(np.int64)
         for steps in (back, ahead)
     ]
-    rows = ground.rings.window(mine.zones, np.full(len(at), step.end_ms, np.int64), spec.steps_per_day)
     half_hour, late_ms = divmod(step.end_ms, STEP_MS)
-    return rows, SiteAhead(
+    return SiteAhead(
         half_hour, {target: drawn[:, :, times, m] for m, target in enumerate(spec.targets)},
         (is_night(back), is_night(ahead)), (minutes[0], minutes[1]), late_ms,
     )  # fmt: skip

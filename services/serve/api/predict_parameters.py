@@ -136,8 +136,8 @@ def _said(event: Event, target: str, outlook: ZoneOutlook, spec: ForecastSpec) -
             return said | {"missing": f"no {span} ends within the path"}
         return said | _of_span(event, m, extreme, outlook, spec)
     course = dense(outlook["scenarios"][:, :, m], outlook["now"][m], outlook["steps"])
-    if not np.isfinite(outlook["now"][m]):
-        course = course[:, outlook["steps"][0] :]
+    if not np.isfinite(outlook["now"][m]):  # of the other kinds the first value is not looked at, as it is that of now
+        course = course[:, outlook["steps"][0] - (event.kind != "mean") :]
     if event.kind == "mean":
         return said | _quantiles(mean_ahead(course))
     if event.kind == "outside":

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from models.alerts.alert_book import Alert
-from models.alerts.alert_desk import AlertDesk
+from models.alerts.alert_desk import AlertDesk, _finding
 from models.alerts.facts import Fact
-from models.alerts.foreseen import STEP_MS
+from models.alerts.foreseen import STEP_MS, ForeseenEvent
+from models.alerts.rule_watch import Said
 from tests.models.alerts.test_rule_watch import DAY, RULES, SPEC, World
 
 ZONES = ("north", "south")
@@ -41,6 +42,17 @@ def flat(state: Any) -> Any:
     if isinstance(state, dict):
         return {name: flat(held) for name, held in state.items()}
     return state.tobytes() if isinstance(state, np.ndarray) else state
+
+
+def test_a_chance_without_a_scenario_is_one_of_the_lead() -> None:
+    """Cold nights come at this hour though no scenario has one: it is said of the hours that come, not of those past."""
+    (rule,) = (rule for rule in RULES if rule.name == "cold")
+    none = ForeseenEvent(0.0, False, 0, 0, 0, {})
+    finding = _finding(rule, Said(none, 0.5), 0, 10 * 3_600_000, clock)
+    assert finding is not None
+    lead_ms = round(rule.lead_h * 3_600_000)
+    assert (finding.from_ms, finding.until_ms) == (10 * 3_600_000, 10 * 3_600_000 + lead_ms)
+    assert "between 10:00 and " in finding.why
 
 
 def test_a_cold_night_is_an_alert_that_says_why() -> None:

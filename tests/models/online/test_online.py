@@ -41,6 +41,19 @@ def answer(ridge):
     return ridge.predict(eye[:, :2], eye[:, None, 2:])[:, 0, 0, 0]
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3, 15])
+def test_all_zones_of_a_large_site_teach_each_horizon_in_turn(stride):
+    """A third of 300 zones at a time; examples come every ``stride`` steps, later for one horizon than for another."""
+    zone_of_three = np.eye(3, dtype=np.float32)[np.arange(300) % 3][:, None]
+    ridge = PooledRidge(np.array([150.0, 150.0]), 1, 3, (7.0,), 96, stride)
+    for example in range(6):
+        for horizon in range(2):
+            step = example * stride + horizon * (stride > 1)
+            ridge.learn(np.array([horizon]), step, zone_of_three, np.ones((300, 1, 1), np.float32))
+    seen = np.diagonal(ridge.state_dict()["moment"][0, :, 0], axis1=1, axis2=2)
+    assert (seen > 0).all()
+
+
 def test_a_ridge_finds_the_slopes():
     """On clean examples the learner's answer is the truth."""
     truth = np.array([1.0, -2.0, 0.5])

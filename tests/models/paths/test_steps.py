@@ -29,6 +29,13 @@ def test_a_path_has_a_time_every_half_hour_and_more_in_the_first_hour(step_min, 
     assert (len(minutes), minutes[-1]) == (count, 1440)
 
 
+@pytest.mark.parametrize("step_s", [18, 45, 60, 100, 200, 300, 360, 600, 900, 1800])
+def test_every_half_hour_that_rows_fill_is_a_time_of_a_path(step_s):
+    """Alerts count half hours: the first that they look at is the first ahead."""
+    spec = ForecastSpec(channels=(), step_ms=1000 * step_s, horizons_min=(60, 1440))
+    assert np.isin(np.arange(1, 49) * 1800 // step_s, path_steps(spec)).all()
+
+
 def test_a_path_ends_with_the_longest_horizon():
     """Who forecasts six hours gets a path of six hours."""
     spec = ForecastSpec(channels=(), horizons_min=(60, 360))
