@@ -30,17 +30,27 @@ keep alert_mail_password random # of the mail server that deploy/alertmanager/al
 keep storage_credentials storage_credentials
 keep influx_token influx_token
 
-# Rules: the gateway reads everything, says that it is there, and may change how rows are made; a login writes for its devices.
-logins=gateway
+# Rules: the gateway reads everything, says that it is there, and may change how rows are made; the system publishes alerts, and what
+# people order by the API; a login writes for its devices.
+logins="gateway system"
 acl=secrets/mosquitto_acl
 cat >"${acl}" <<'RULES'
 user gateway
 topic read hothouse/#
 topic write hothouse/presence/+
 topic write hothouse/v1/+/+/+/event
+
+user system
+topic write hothouse/v1/+/+/+/event
+topic write hothouse/v1/+/+/+/plan
+topic write hothouse/v1/+/+/alert/+
 RULES
 while read -r login devices || [ -n "${login}" ]; do # also the last line, where an editor did not end it
-    case ${login} in '' | '#'*) continue ;; *) ;; esac
+    case ${login} in
+    '' | '#'*) continue ;;
+    gateway | system) echo "logins: ${login} is a login of our own" >&2 && exit 2 ;;
+    *) ;;
+    esac
     logins="${logins} ${login}"
     printf '\nuser %s\n' "${login}" >>"${acl}"
     for device in ${devices}; do
@@ -71,6 +81,6 @@ if [ "${uid}" = 0 ]; then
     uid=10001
     chown -R "${uid}:${uid}" secrets
 fi
-[ -f .env ] || printf 'COMPOSE_PROFILES=full\n' >.env
+grep -qs '^COMPOSE_PROFILES=' .env || printf 'COMPOSE_PROFILES=full\n' >>.env
 grep -q '^HOTHOUSE_UID=' .env || printf 'HOTHOUSE_UID=%s\n' "${uid}" >>.env
 echo "deploy/secrets holds $(find secrets -type f | wc -l) files for user ${uid}"

@@ -6,9 +6,10 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.mqtt.connection import MqttAddress, is_refused_version, new_client, open_connection
 
 __all__ = ["PublishError", "publish_all", "publish_once"]
 
@@ -22,7 +23,8 @@ class PublishError(Exception):
 def publish_once(address: MqttAddress, name: str, topic: str, payload: bytes, wait_s: float = WAIT_S) -> None:
     """Publish with QoS 1 and wait until the broker has acknowledged it; ``name`` begins the client's id.
 
-    Raises :class:`PublishError` if it did not within ``wait_s``.
+    Raises :class:`PublishError` if it did not within ``wait_s``, or if it refuses the message, which brokers that speak
+    MQTT 5 say.
     """
     publish_all(address, name, [(topic, payload)], wait_s=wait_s)
 
@@ -34,24 +36,44 @@ def publish_all(
     """Publish several in order over one connection, as :func:`publish_once`; ``retain``: who comes later gets them,
     too, and an empty payload ends that. What was published before an error may be sent again.
     """
+    try:
+        _publish(address, name, messages, retain, wait_s)
+    except _VersionError:
+        _publish(replace(address, v5=False), name, messages, retain, wait_s)
+
+
+class _VersionError(Exception):
+    """The broker does not speak MQTT 5."""
+
+
+def _publish(
+    address: MqttAddress, name: str, messages: Sequence[tuple[str, bytes]], retain: bool, wait_s: float
+) -> None:  # fmt: skip
     where = f"the broker at {address.host}:{address.port}"
     try:
-        client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=False)
+        client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=address.v5)
     except OSError as error:
         raise PublishError(f"{where} cannot be asked by TLS: {address.tls_ca}: {error}") from error
-    answered, refusals = threading.Event(), list[str]()
+    answered, refusals, lacks_v5 = threading.Event(), list[str](), list[bool]()
 
     def on_connect(_client: object, _data: object, _flags: object, reason: Any, _properties: object) -> None:
         if reason.is_failure:
             refusals.append(str(reason))
+            lacks_v5.append(address.v5 and is_refused_version(reason))
         answered.set()
 
-    client.on_connect = on_connect
+    def on_publish(_client: object, _data: object, _packet: int, reason: Any, _properties: object) -> None:
+        if reason.is_failure:
+            refusals.append(str(reason))
+
+    client.on_connect, client.on_publish = on_connect, on_publish
     failed = PublishError(f"{where} did not take it")
     try:
         open_connection(client, address)
         if not answered.wait(wait_s):
             raise failed
+        if any(lacks_v5):
+            raise _VersionError
         if refusals:
             raise PublishError(f"{where} refuses us: {refusals[0]}")
         sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
@@ -60,6 +82,8 @@ def publish_all(
             one.wait_for_publish(max(end_s - time.monotonic(), 0.01))
             if not one.is_published():
                 raise failed
+        if refusals:
+            raise PublishError(f"{where} refuses it: {refusals[0]}")
     except (OSError, RuntimeError, ValueError) as error:  # paho's words for a connection that ended meanwhile
         raise failed from error
     finally:

@@ -51,8 +51,8 @@ def prior_strength(spec: ForecastSpec) -> F64:
 class PooledRidge:
     """One regression a rate of forgetting, horizon and target, for all zones together.
 
-    ``prior [H]`` is its strength (:func:`prior_strength`); a horizon has an example every ``stride`` steps. The learner's answer to regressors ``x`` is
-    ``x @ weights``; :meth:`learn` takes matured examples of some horizons.
+    ``prior [H]`` is its strength (:func:`prior_strength`); a horizon has an example every ``stride`` steps. The
+    learner's answer to regressors ``x`` is ``x @ weights``; :meth:`learn` takes matured examples of some horizons.
     """
 
     def __init__(

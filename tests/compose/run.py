@@ -25,12 +25,11 @@ from tests.compose.probe import Probe
 from tests.compose.report import Report, clock, stretches
 from tests.compose.security import listens, refusals, secrets_kept
 from tests.compose.settings import build_environment, make_secrets
-from tests.compose.stack import ROOT, Stack, StackError
+from tests.compose.stack import ROOT, ZONES, Stack, StackError
 from tests.compose.waiting import forecasts, until
 from tests.patience import budget_s
 
 LOGS = ROOT / "deploy" / "e2e-logs"
-ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
 FIRST_FORECAST_S = 120.0
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
 SETTLED = (
@@ -107,6 +106,8 @@ def _see_the_way(stack: Stack, report: Report) -> None:
         for point in points
     ]
     report.check("/predict of each zone: quantiles in order", bool(bands) and all(bands), f"{len(bands)} points")
+    ordered = stack.order(ZONES[0])
+    report.check("an order by the API goes through the broker, and alerts do", all(ordered.values()), str(ordered))
 
 
 def _learn(stack: Stack, report: Report, probe: Probe) -> None:

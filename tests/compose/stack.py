@@ -17,11 +17,14 @@ from typing import Any
 
 from tests.patience import patience_s
 
-__all__ = ["ROOT", "Stack", "StackError"]
+__all__ = ["INSIDE", "ROOT", "ZONES", "Stack", "StackError"]
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "hothouse-e2e"
 INSIDE = ROOT / "tests" / "compose" / "inside"
+
+ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
+"""Those of the simulated greenhouse."""
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -107,13 +110,10 @@ class Stack:
 
     def origins(self) -> dict[str, int]:
         """Zone -> origin of the forecast that /predict answers with; empty while it does not answer for every zone."""
-        found = {}
         try:
-            for row in self.ask("/zones")["zones"]:
-                found[row["zone"]] = self.ask(f"/predict?zone={row['zone']}")["origin_ms"]
+            return {zone: self.ask(f"/predict?zone={zone}")["origin_ms"] for zone in ZONES}
         except (OSError, ValueError, KeyError):
             return {}
-        return found
 
     def fetch(self, url: str) -> str:
         """What a server inside answers to the service's container."""
@@ -124,6 +124,13 @@ class Stack:
         """The time in ms up to which InfluxDB has rows of every zone, asked in Flux."""
         script = (INSIDE / "newest_point.py").read_text()
         return int(self.compose("exec", "-T", "service", "python3", "-c", script))
+
+    def order(self, zone: str) -> dict[str, bool]:
+        """Whether an operator's order by the API reaches the zone, and alerts reach the broker."""
+        script = (INSIDE / "order.py").read_text()
+        said = self.compose("exec", "-T", "service", "python3", "-c", script, "http://front:8000", zone)
+        found: dict[str, bool] = json.loads(said)
+        return found
 
     def workers_that_answer(self) -> int:
         """How many Ray workers lead to an API replica with forecasts; 0 where the service cannot ask."""

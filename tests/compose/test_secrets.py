@@ -79,6 +79,9 @@ def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
     assert [login for login, lines in by_login.items() if any(" read " in line for line in lines)] == ["gateway"]
     assert "topic read hothouse/#" in by_login["gateway"]
     assert not any("#" in line or "+" in line for login in ("porch", "house") for line in by_login[login])
+    assert by_login["system"] == [
+        f"topic write hothouse/v1/+/+/{what}" for what in ("+/event", "+/plan", "alert/+")
+    ]  # no sample
 
 
 def test_the_uplink_of_a_site_writes_its_records_alone(deploy: Path) -> None:
@@ -108,6 +111,21 @@ def test_no_secret_is_an_argument(deploy: Path) -> None:
     passwords = [file.read_text() for file in (deploy / "secrets").glob("mqtt_*")]
     assert "mosquitto_passwd" in said
     assert not any(password in said for password in passwords)
+
+
+def test_nobody_has_a_login_of_ours(deploy: Path) -> None:
+    """Its rules would be added to those of the gateway, or of the system."""
+    (deploy / "mosquitto/logins").write_text("system demo/z1/porch\n")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(deploy)
+    assert b"system is a login of our own" in refused.value.stderr
+
+
+def test_the_profile_is_written_beside_other_settings(deploy: Path) -> None:
+    """Somebody may have put a port there before; what they chose themselves stays."""
+    (deploy / ".env").write_text("HOTHOUSE_PORT=8123\n")
+    make(deploy)
+    assert (deploy / ".env").read_text().splitlines()[:2] == ["HOTHOUSE_PORT=8123", "COMPOSE_PROFILES=full"]
 
 
 def test_a_device_that_is_none_is_refused(deploy: Path) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.compose.stack import INSIDE, ROOT, StackError
+from tests.compose.stack import INSIDE, ROOT, ZONES, StackError
 from tests.compose.waiting import until
 from tests.patience import patience_s
 
@@ -205,13 +205,10 @@ class Cluster:
 
     def origins(self) -> dict[str, int]:
         """Zone -> origin of the forecast that /predict answers with; empty while it does not answer for every zone."""
-        found = {}
         try:
-            for row in self.ask("/zones")["zones"]:
-                found[row["zone"]] = self.ask(f"/predict?zone={row['zone']}")["origin_ms"]
+            return {zone: self.ask(f"/predict?zone={zone}")["origin_ms"] for zone in ZONES}
         except (OSError, ValueError, KeyError):
             return {}
-        return found
 
     def newest_point(self) -> int:
         """The time in ms up to which InfluxDB has rows of every zone, asked in Flux."""

@@ -76,8 +76,8 @@ class Harm:
 
 
 def operator(cluster: Cluster) -> str:
-    """KubeRay's."""
-    return names(cluster, "app.kubernetes.io/name=kuberay", "default")[0]
+    """KubeRay's, which has another name where Helm installed it."""
+    return names(cluster, "app.kubernetes.io/name in (kuberay,kuberay-operator)", "default")[0]
 
 
 PARTS: tuple[tuple[str, Find, float], ...] = (

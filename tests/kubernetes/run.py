@@ -27,7 +27,7 @@ from tests.ci.record import FOLDER_VARIABLE
 from tests.compose.listening import READ, listening, not_as_told
 from tests.compose.report import Report, clock, stretches
 from tests.compose.settings import make_secrets
-from tests.compose.stack import ROOT, StackError
+from tests.compose.stack import ROOT, ZONES, StackError
 from tests.compose.waiting import until
 from tests.kubernetes.accounts import ACCOUNTS, QUESTIONS, rights
 from tests.kubernetes.cluster import (
@@ -51,7 +51,6 @@ from tests.patience import budget_s
 
 LOGS = ROOT / "deploy" / "e2e-logs"
 SECRETS = ROOT / "deploy" / "secrets"
-ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
 FIRST_FORECAST_S = 240.0
 VOLUMES = 3  # claims of Redis, MLflow and Mosquitto
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
@@ -191,6 +190,8 @@ def _see_the_way(cluster: Cluster, report: Report) -> None:
         for point in points
     ]
     report.check("/predict of each zone: quantiles in order", bool(bands) and all(bands), f"{len(bands)} points")
+    ordered = cluster.run_inside("order.py", "http://hothouse-api", ZONES[0])
+    report.check("an order by the API goes through the broker, and alerts do", all(ordered.values()), str(ordered))
 
 
 def _see_the_ports(cluster: Cluster, report: Report) -> None:

@@ -98,11 +98,19 @@ def test_every_secret_that_is_mounted_is_made(overlay: str) -> None:
     made = set(re.findall(r"^secret (\S+)", script, re.MULTILINE))
     keys = {name: set(re.findall(r" (\S+?)=", line)) for name, line in re.findall(r"^secret (\S+)(.*)$", script, re.M)}
     for name, spec in pods(overlay):
-        for volume in spec.get("volumes", ()):
-            if "secret" not in volume or (wanted := volume["secret"]["secretName"]) == "hothouse-uplink":
-                continue
-            assert wanted in made, name
-            assert {item["key"] for item in volume["secret"].get("items", ())} <= keys[wanted], name
+        volumes = spec.get("volumes", ())
+        secrets = [one["secret"] for one in volumes if "secret" in one]
+        secrets += [
+            one["secret"]
+            for volume in volumes
+            for one in volume.get("projected", {}).get("sources", ())
+            if "secret" in one
+        ]
+        for secret in secrets:
+            wanted = secret.get("secretName") or secret["name"]  # of a volume, and of a source of one
+            if wanted != "hothouse-uplink":
+                assert wanted in made, name
+                assert {item["key"] for item in secret.get("items", ())} <= keys[wanted], name
 
 
 def test_images_are_never_pulled_anew_by_a_tag_that_moves(overlay: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,25 +15,41 @@ from edge.mqtt.publish import PublishError, publish_once
 from tests.certificates import make_certificate
 
 CLOSED = MqttAddress(host="127.0.0.1", port=1)
-NOT_AUTHORIZED = b"\x20\x02\x00\x05"
+CONNECTED, NOT_AUTHORIZED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x00\x87\x00"
+NO_VERSION_5, NOT_AUTHORIZED_3 = b"\x20\x02\x00\x01", b"\x20\x02\x00\x05"
 
 
-def test_a_broker_that_refuses_the_login_is_told() -> None:
-    """A wrong password is none of a broker that does not run."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def answering(*connections: Sequence[bytes]) -> MqttAddress:
+    """A broker that answers the packets of each connection, one after the other, with these."""
+    server = socket.create_server(("127.0.0.1", 0))
 
-        def refuse() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(NOT_AUTHORIZED)
+    def serve() -> None:
+        with server:
+            for answers in connections:
+                connection, _ = server.accept()
+                with connection:
+                    for answer in answers:
+                        connection.recv(1024)
+                        connection.sendall(answer)
+                    connection.recv(1024)
 
-        thread = threading.Thread(target=refuse, daemon=True)
-        thread.start()
-        address = MqttAddress(host="127.0.0.1", port=server.getsockname()[1], username="u", password="wrong")
-        with pytest.raises(PublishError, match="refuses us: Not authorized"):
-            publish_once(address, "test", "t", b"")
-        thread.join()
+    threading.Thread(target=serve, daemon=True).start()
+    return MqttAddress(host="127.0.0.1", port=server.getsockname()[1], username="u", password="wrong")
+
+
+@pytest.mark.parametrize("connections", [[[NOT_AUTHORIZED]], [[NO_VERSION_5], [NOT_AUTHORIZED_3]]], ids=["5", "3.1.1"])
+def test_a_broker_that_refuses_the_login_is_told(connections: list[list[bytes]]) -> None:
+    """A wrong password is none of a broker that does not run; one that speaks 3.1.1 alone is asked in that."""
+    with pytest.raises(PublishError, match="refuses us: Not authorized"):
+        publish_once(answering(*connections), "test", "t", b"")
+
+
+def test_a_message_that_the_broker_refuses_is_not_published() -> None:
+    """Its rules do not let this login write that topic: an acknowledgement that says so is none."""
+    refused = b"\x40\x03\x00\x01\x87"
+    with pytest.raises(PublishError, match="refuses it: Not authorized"):
+        publish_once(answering([CONNECTED, refused]), "test", "t", b"")
+    publish_once(answering([CONNECTED, b"\x40\x02\x00\x01"]), "test", "t", b"")
 
 
 def test_a_file_that_is_no_certificate_is_told(tmp_path: Path) -> None:

@@ -26,16 +26,18 @@ def order(said: AlertOrder, zone: str = "_site", receive_ms: int = T0) -> NewRec
 
 
 def records(
-    steps: int, first: int = 0, silent: range = range(0), zones: tuple[str, ...] = ("z1", "z2")
+    steps: int, first: int = 0, silent: range = range(0), zones: tuple[str, ...] = ("z1", "z2"), **more: float
 ) -> Iterator[NewRecord]:
-    """Rows of five minutes with ten ticks each; z2 sends nothing in the ``silent`` steps. Nights are below 14 °C."""
+    """Rows of five minutes with ten ticks each; z2 sends nothing in the ``silent`` steps. Nights are below 14 °C.
+    ``more`` is what all zones send besides, always the same.
+    """
     for n in range(first, first + steps):
         at = T0 + n * STEP
         sun = math.sin(2 * math.pi * (n / 288 - 0.25))
         batch = [
             sample(
                 at, n, zone, air_temp_c=16 + 4 * sun + z + n % 7 / 10, rh_pct=75 - 10 * sun + n % 5 / 3,
-                co2_ppm=500.0 + n % 40,
+                co2_ppm=500.0 + n % 40, **more,
             )
             for z, zone in enumerate(zones)
             if not (zone == "z2" and n in silent)

@@ -13,6 +13,7 @@ import pytest
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
+from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.rules_document import RulesDocument
 from services.config.sections import ForecastSettings
@@ -101,8 +102,13 @@ def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
 
 @pytest.mark.parametrize("step_s", [1200, 3600])
 def test_rows_that_fill_no_half_hour_are_forecast_without_rules_of_the_climate(tmp_path: Path, step_s: int) -> None:
-    """Rules of a state are watched: the second zone is silent."""
-    rig = Rig(tmp_path, filled([RULES, *records(30 * HOUR, silent=range(20 * HOUR, 30 * HOUR))]))
+    """Rules of a state are watched: the second zone is silent, and the first does not follow its plan."""
+    heat = PlanMessage(
+        "demo", "z1", "grower", "setpoint", T0, {"sp_heat_c": [(T0, 18.0), (T0 + 30 * HOUR * STEP, 18.0)]}
+    )
+    plan = NewRecord("demo", "plan", T0, encode_plan(heat), plan_topic("demo", "z1", "grower"))
+    rows = records(30 * HOUR, silent=range(20 * HOUR, 30 * HOUR), sp_heat_c=15.0)
+    rig = Rig(tmp_path, filled([RULES, plan, *rows]))
     long_rows = rig.settings.stream.model_copy(update={"step_s": step_s})
     little = ForecastSettings(horizons_min=(60, 1440), targets=("air_temp_c", "rh_pct"), stale_after_s=7200)
     rig.settings = rig.settings.model_copy(update={"stream": long_rows, "forecast": little})
@@ -110,7 +116,10 @@ def test_rows_that_fill_no_half_hour_are_forecast_without_rules_of_the_climate(t
     rig.drain(shard)
     shard.close()
     assert {forecast["zone"] for forecast in rig.live_state.published} == {"z1", "z2"}
-    assert {alert["kind"] for alert in told(rig)} == {"stale_zone"}
+    assert {(alert["zone"], alert["kind"]) for alert in told(rig)} == {
+        ("z2", "stale_zone"),
+        ("z1", "plan_not_followed"),
+    }
 
 
 @pytest.mark.parametrize("size", [97, 1000])
