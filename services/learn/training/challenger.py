@@ -112,7 +112,10 @@ def learn(job: Job) -> Candidate:
     reference = reference_model_of(job, cut_ms, work.options, work.beginning)
     model, by_ray = work.fit(cut_ms, reference)
     origins = _compared_on(work, cut_ms)
-    compared = spread(origins[work.cases.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
+    # Where all rows were trained on, whoever has seen these does not matter: their errors prove nothing and are not
+    # shown, but a forecast that is no number is found.
+    from_ms = 0 if job.all_rows else reference.from_ms
+    compared = spread(origins[work.cases.times(origins) >= from_ms], EVALUATED_ORIGINS)
     challenger, champion = (evaluate(predict, work.cases, compared) for predict in (model.answer, reference.predict))
     verdict = judge(challenger, champion, reference.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
@@ -125,7 +128,8 @@ def learn(job: Job) -> Candidate:
     lineage = trained_on.as_dict()
     lineage |= {"held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
-    errors = error_table(means | {"champion": champion.mae()}, job.spec)
+    shown = {} if job.all_rows else means | {"champion": champion.mae()}
+    errors = error_table(shown, job.spec)  # of rows that were held back, and of no others
     golden = work.cases.inputs(spread(origins, GOLDEN_EXAMPLES))
     manifest = keep(job, model, golden, job.learn.seed, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
@@ -144,7 +148,7 @@ def learn(job: Job) -> Candidate:
         "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, by_ray)),
         "evidence": {} if job.all_rows else verdict.evidence,
         "shadow": shadow,
-        "passed": verdict.promote and not shadow,
+        "passed": verdict.promote and not (shadow or job.all_rows),
         "reason": f"{reason} {reference.note}".strip(),
         "forced": False,
     }  # fmt: skip

@@ -176,6 +176,19 @@ def test_a_fine_tuning_is_run_again_from_the_weights_of_the_package(
         challenger.train_again(*again)
 
 
+def test_a_drifts_challenger_is_asked_on_rows_that_it_has_seen(
+    job: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is held back, so it has no held-back error and passes nothing; but one that gives no numbers is refused."""
+    drift = replace(job, all_rows=True, shadow=True)
+    found = challenger.learn(drift)
+    assert not any(whose for cells in found["held_back_mae"].values() for whose in cells.values())
+    assert (found["evidence"], found["shadow"], found["passed"]) == ({}, True, False)
+    monkeypatch.setattr(QuantileNetwork, "answer", lambda _, inputs: np.full_like(inputs.baseline, np.nan))
+    with pytest.raises(TrainingError, match="gave no number"):
+        challenger.learn(replace(drift, name="two"))
+
+
 def test_a_fine_tuning_has_a_rate_of_its_own() -> None:
     """That of the settings is by default the one that was measured; networks keep theirs."""
     learn = LearnSettings()
