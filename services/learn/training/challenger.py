@@ -41,9 +41,10 @@ TWIN = "Judged by a twin that was fitted without the held-back rows."
 
 
 class _Work:
-    """A job's family and its rows."""
+    """A job's family and its rows; ``keeps``: what Ray Train has done is kept, for the same job to go on from."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, keeps: bool = True) -> None:
+        self.keeps = keeps
         try:
             self.job, self.family = job, family_of(job.kind)
         except UnknownFamilyError as error:
@@ -157,10 +158,12 @@ def learn(job: Job) -> Candidate:
 def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
-    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), or if the
-    weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
+    It goes on from nothing that was kept, or it would prove nothing, and it changes nothing on the job's storage.
+
+    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), if the weights that
+    it began with, of digest ``started_from`` (empty: random ones), are gone, or if it did not run as it was planned.
     """
-    work = _Work(job)
+    work = _Work(job, keeps=False)
     whole = work.whole
     if dict(whole.rows) != dict(rows):
         changed = sorted(name for name in {*whole.rows, *rows} if whole.rows.get(name) != rows.get(name))
@@ -178,7 +181,9 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
             if job.champion == ONLINE_VERSION:
                 whose = "the package, which are others in this version"
             raise TrainingError(f"it began with the weights of {whose}. {reference.note}".strip())
-    model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
+    model, by_ray = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
+    if why := _not_replayable(job, by_ray):
+        raise TrainingError(f"this run proves nothing: {why}")
     return artefact.digest(model.arrays())
 
 
@@ -228,6 +233,7 @@ def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel)
         options=work.options,
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
+        keeps=work.keeps,
     )
 
 
