@@ -148,7 +148,8 @@ class Drift:
             capacity,
             hour=((), np.int64, -1), sum=(one, np.float64, 0), count=(one, np.int32, 0),
             profile=((_HOURS, self._s), np.float32, np.nan), usual=(one, np.float64, np.nan),
-            seen=(one, np.int32, 0), **dict.fromkeys((*_SUMS, *PageHinkley.STATE), (one, np.float64, 0)),
+            seen=(one, np.int32, 0),
+            **dict.fromkeys((*_SUMS, *_KNOWN_HOURS, *PageHinkley.STATE), (one, np.float64, 0)),
         )  # fmt: skip
         self._sites: dict[str, int] = {}  # rows of sites and zones
         self._zones: list[int] = []
@@ -187,14 +188,14 @@ class Drift:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
-        self._rows.load_state_dict(state["rows"])
+        self._rows.load_state_dict(_with_known_hours(state["rows"]))
         self._sites, self._zones = dict(state["sites"]), list(state["zones"])
 
     def _close(self, site: str, zones: I64, rows: I64) -> list[Drifted]:
         """Give the hour's means of ``rows`` to the detector; ``zones`` are their zones, -1 the site."""
         s = {
             name: self._rows[name][rows]
-            for name in ("hour", "sum", "count", "usual", "seen", *_SUMS, *PageHinkley.STATE)
+            for name in ("hour", "sum", "count", "usual", "seen", *_SUMS, *_KNOWN_HOURS, *PageHinkley.STATE)
         }
         mean = np.where(s["count"] > 0, s["sum"] / np.maximum(s["count"], 1), np.nan)
         known, of_day = np.isfinite(mean), s["hour"] % _HOURS
@@ -212,14 +213,15 @@ class Drift:
         s["seen"] = s["seen"] + known
         hour = s["hour"][:, None]
         up, down = self._detector.update(s, signal, hour)
-        for name in _SUMS:
-            began = s[name.replace("sum", "since")]
-            s[name] = np.where(began == hour, 0, s[name] + np.nan_to_num(departure))
+        for side in _SIDES:
+            began = s[f"{side}_since"] == hour
+            s[f"{side}_sum"] = np.where(began, 0, s[f"{side}_sum"] + np.nan_to_num(departure))
+            s[f"{side}_hours"] = np.where(began, 0, s[f"{side}_hours"] + np.isfinite(departure))
         found = []
         for r, k in np.argwhere(up | (down & ~self._is_error)).tolist():
-            side, at = "up" if up[r, k] else "down", int(s["hour"][r])
+            side = "up" if up[r, k] else "down"
             since = int(s[f"{side}_since"][r, k])
-            after = float(s[f"{side}_sum"][r, k]) / (at - since)
+            after = float(s[f"{side}_sum"][r, k] / s[f"{side}_hours"][r, k])
             is_error = bool(self._is_error[k])
             if not is_error:
                 # The new level is the usual one at once: else its slow learning would be called a drift back.
@@ -236,5 +238,21 @@ class Drift:
         return found
 
 
-_SUMS = ("up_sum", "down_sum")
+_SIDES = ("up", "down")
+_SUMS = tuple(f"{side}_sum" for side in _SIDES)
 """Departures since a drift that would be called now began."""
+_KNOWN_HOURS = tuple(f"{side}_hours" for side in _SIDES)
+"""How many hours they are of: one without a value counts in neither."""
+
+
+def _with_known_hours(rows: Mapping[str, _Array]) -> Mapping[str, _Array]:
+    """A state of before does not count them: all hours that passed until the open one stand for them.
+
+    Raises ``ValueError`` if it does not fit.
+    """
+    if set(_KNOWN_HOURS) & set(rows):
+        return rows
+    if missing := {"hour", "up_since", "down_since"} - set(rows):
+        raise ValueError(f"this state lacks {sorted(missing)}")
+    passed = {f"{side}_hours": rows["hour"][:, None] - 1 - rows[f"{side}_since"] for side in _SIDES}
+    return {**rows, **{name: np.maximum(hours, 0.0) for name, hours in passed.items()}}

@@ -22,7 +22,8 @@ FOLDER = Path(__file__).with_name("artefact")
 
 @cache
 def pretrained(folder: Path = FOLDER) -> Pretrained:
-    """The arrays of a pre-trained artefact, and how good it was on simulated houses that it was not trained on.
+    """The arrays of a pre-trained artefact, and how good it was in simulated zones that it was not trained on. On other
+    zones of their sites it may have been: at a new site it is probably less good.
 
     Raises ``ValueError`` where the file of weights is not the one that the manifest names.
 

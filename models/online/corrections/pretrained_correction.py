@@ -63,7 +63,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pretrained:
-    """A pre-trained network's arrays, and its errors on simulated houses that it was not trained on, as shares of the
+    """A pre-trained network's arrays, and its errors in simulated zones that it was not trained on, as shares of the
     errors of the forecast without it: with half of its shift and with all of it, ``[G, 4]`` by ``HORIZONS_MIN`` and
     ``TARGETS`` of :mod:`models.network.house_features`.
     """

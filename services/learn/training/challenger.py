@@ -41,9 +41,10 @@ TWIN = "Judged by a twin that was fitted without the held-back rows."
 
 
 class _Work:
-    """A job's family and its rows."""
+    """A job's family and its rows; ``keeps``: what Ray Train has done is kept, for the same job to go on from."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, keeps: bool = True) -> None:
+        self.keeps = keeps
         try:
             self.job, self.family = job, family_of(job.kind)
         except UnknownFamilyError as error:
@@ -112,7 +113,10 @@ def learn(job: Job) -> Candidate:
     reference = reference_model_of(job, cut_ms, work.options, work.beginning)
     model, by_ray = work.fit(cut_ms, reference)
     origins = _compared_on(work, cut_ms)
-    compared = spread(origins[work.cases.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
+    # Where all rows were trained on, whoever has seen these does not matter: their errors prove nothing and are not
+    # shown, but a forecast that is no number is found.
+    from_ms = 0 if job.all_rows else reference.from_ms
+    compared = spread(origins[work.cases.times(origins) >= from_ms], EVALUATED_ORIGINS)
     challenger, champion = (evaluate(predict, work.cases, compared) for predict in (model.answer, reference.predict))
     verdict = judge(challenger, champion, reference.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
@@ -125,7 +129,8 @@ def learn(job: Job) -> Candidate:
     lineage = trained_on.as_dict()
     lineage |= {"held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
-    errors = error_table(means | {"champion": champion.mae()}, job.spec)
+    shown = {} if job.all_rows else means | {"champion": champion.mae()}
+    errors = error_table(shown, job.spec)  # of rows that were held back, and of no others
     golden = work.cases.inputs(spread(origins, GOLDEN_EXAMPLES))
     manifest = keep(job, model, golden, job.learn.seed, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
@@ -144,7 +149,7 @@ def learn(job: Job) -> Candidate:
         "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, by_ray)),
         "evidence": {} if job.all_rows else verdict.evidence,
         "shadow": shadow,
-        "passed": verdict.promote and not shadow,
+        "passed": verdict.promote and not (shadow or job.all_rows),
         "reason": f"{reason} {reference.note}".strip(),
         "forced": False,
     }  # fmt: skip
@@ -153,10 +158,12 @@ def learn(job: Job) -> Candidate:
 def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
-    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), or if the
-    weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
+    It goes on from nothing that was kept, or it would prove nothing, and it changes nothing on the job's storage.
+
+    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), if the weights that
+    it began with, of digest ``started_from`` (empty: random ones), are gone, or if it did not run as it was planned.
     """
-    work = _Work(job)
+    work = _Work(job, keeps=False)
     whole = work.whole
     if dict(whole.rows) != dict(rows):
         changed = sorted(name for name in {*whole.rows, *rows} if whole.rows.get(name) != rows.get(name))
@@ -174,7 +181,9 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
             if job.champion == ONLINE_VERSION:
                 whose = "the package, which are others in this version"
             raise TrainingError(f"it began with the weights of {whose}. {reference.note}".strip())
-    model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
+    model, by_ray = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
+    if why := _not_replayable(job, by_ray):
+        raise TrainingError(f"this run proves nothing: {why}")
     return artefact.digest(model.arrays())
 
 
@@ -224,6 +233,7 @@ def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel)
         options=work.options,
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
+        keeps=work.keeps,
     )
 
 

@@ -55,8 +55,8 @@ State = Mapping[str, npt.NDArray[Any]]
 class TrainPlan:
     """A training besides its rows; ``shares[rank]`` are the zones (``site/zone``) of a worker.
 
-    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped. With
-    ``min_workers`` it does with so few where there is no room for all, and takes more when there is.
+    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped, if it ``keeps``
+    epochs. With ``min_workers`` it does with so few where there is no room for all, and takes more when there is.
     """
 
     name: str
@@ -74,6 +74,7 @@ class TrainPlan:
     options: Mapping[str, Any] | None = None  # of its form; None: as ``config`` says
     sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
     where: StorageAddress | None = None  # the bucket that keeps the ends of epochs; None: ``folder`` does
+    keeps: bool = True  # the ends of epochs; else it begins anew, whatever is kept of its name, and leaves nothing
 
     @property
     def runs(self) -> KeptRuns:
@@ -87,7 +88,8 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
     Workers that die are started again, on other nodes if need be, and go on from the newest epoch that was kept. So
     does a training whose own process died, when it is asked for once more. Raises :class:`TrainingError`.
     """
-    plan.runs.forget_old(plan.name)
+    if plan.keeps:
+        plan.runs.forget_old(plan.name)
     trainer = ray.train.torch.TorchTrainer(
         _loop,
         train_loop_config={"plan": plan},
@@ -123,7 +125,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
         os.nice(10)  # a worker gives way to forecasts and requests; without workers that is the caller's matter
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    if plan.workers and not rank:
+    if plan.keeps and plan.workers and not rank:
         note_reservation(plan.runs, plan.name)
     settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
     windows, origins, steps = _examples(plan, settings, rank, world)
@@ -191,9 +193,11 @@ class EpochClock:
 
 
 def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
-    """Make an epoch's end durable and known."""
+    """Make an epoch's end known, and durable if the training keeps it."""
     epoch = asdict(progress.history[-1])
-    if plan.where is not None:  # Ray's checkpoints would need a folder that all nodes see
+    if not plan.keeps:
+        ray.train.report(epoch)
+    elif plan.where is not None:  # Ray's checkpoints would need a folder that all nodes see
         if not rank:
             plan.runs.keep(plan.name, progress)
         ray.train.report(epoch)
@@ -214,6 +218,8 @@ def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
 
 def _resume(plan: TrainPlan) -> TrainingProgress | None:
     """Where a training of this name stopped; ``None`` if it begins, or where what it kept cannot be read."""
+    if not plan.keeps:
+        return None
     try:
         if plan.where is not None:
             return plan.runs.kept(plan.name)

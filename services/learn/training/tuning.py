@@ -24,6 +24,7 @@ from services.config import LearnSettings, Settings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
+from services.learn.training.examples import spread
 from services.learn.training.network_options import NETWORK, TUNABLE, training_config
 from services.messages import I64
 from services.store.history import History
@@ -33,7 +34,7 @@ __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_
 
 DAY_MS = 86_400_000
 SCORED_ORIGINS = 2000
-"""Origins of each half of the tail, at most, spread evenly."""
+"""Origins of each half of the tail, at most, drawn evenly over times and zones."""
 FIRST_RUNG = 2
 """Epochs that every trial gets."""
 KEPT_SHARE = 3
@@ -90,7 +91,7 @@ def tail_of(windows: WindowSet, held_back: float) -> Tail:
     choose, prove = parts.held_back[times < middle_ms], parts.held_back[times >= middle_ms]
     if not (len(parts.train) and len(choose) and len(prove)):
         raise TrainingError("the history is too short to train on and to choose and prove on a tail of it")
-    return Tail(parts.train, _spread(choose), _spread(prove), parts.cut_ms, middle_ms)
+    return Tail(parts.train, spread(choose, SCORED_ORIGINS), spread(prove, SCORED_ORIGINS), parts.cut_ms, middle_ms)
 
 
 def score(network: QuantileNetwork, windows: WindowSet, origins: I64, known_until_ms: int | None) -> float:
@@ -219,7 +220,3 @@ def _listener(told: Callable[[int, int], None]) -> Any:
             self.on_trial_complete(iteration, trials, trial)
 
     return Listener(told)
-
-
-def _spread(origins: I64) -> I64:
-    return origins[:: max(-(-len(origins) // SCORED_ORIGINS), 1)]

@@ -113,3 +113,34 @@ def test_a_stream_may_be_cut_anywhere_and_memory_is_bounded():
     second.load_state_dict(first.state_dict())
     assert run(second, rows, errors, start=cut) == run(first, rows, errors, start=cut)
     assert {name: held.nbytes for name, held in second.state_dict()["rows"].items()} == size
+
+
+def test_days_without_values_do_not_make_a_drift_smaller():
+    """Weather that is six degrees colder is told as such, though its sensor said nothing for five of the days since."""
+    rows, errors = world()
+    at = 25 * DAY
+    rows[:, at:, 2] -= 6
+    rows[:, at + 6 : at + 6 + 5 * DAY, 2] = np.nan
+    (found,) = [d for d in run(watched(3), rows, errors) if d.zone is None]
+    assert found.signal == "out_temp_c"
+    assert found.since_step <= at + 6
+    assert -8 < found.after - found.before < -4
+
+
+def test_a_state_that_counted_no_hours_is_loaded():
+    """All that have passed stand for them: without gaps nothing changes; half a state is refused."""
+    rows, errors = world()
+    rows[:, 25 * DAY :, 2] -= 6
+    cut = 25 * DAY + 8
+    first, second = watched(3), watched(3)
+    run(first, rows, errors, stop=cut)
+    kept = first.state_dict()
+    old = {name: held for name, held in kept["rows"].items() if name not in ("up_hours", "down_hours")}
+    assert len(old) == len(kept["rows"]) - 2
+    second.load_state_dict(kept | {"rows": old})
+    later = run(second, rows, errors, start=cut)
+    assert later
+    assert later == run(first, rows, errors, start=cut)
+    for lacks in ("up_since", "up_sum"):
+        with pytest.raises(ValueError, match=lacks):
+            second.load_state_dict(kept | {"rows": {name: held for name, held in old.items() if name != lacks}})

@@ -165,15 +165,40 @@ def test_a_fine_tuning_does_not_begin_with_a_champion_of_another_kind(
 def test_a_fine_tuning_is_run_again_from_the_weights_of_the_package(
     tuned: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From its recipe to the same bytes; a version with other weights says so instead."""
+    """From its recipe to the same bytes, and it keeps nothing; a version with other weights says so instead."""
     first = challenger.learn(tuned)
     recipe = first["recipe"]
     again = (job_of(recipe), recipe["rows"], recipe["started_from"])
     assert challenger.train_again(*again) == first["weights_sha256"]
+    assert [plan.keeps for plan in plans] == [True, False]
     options = network_for(tuned.spec).options
     monkeypatch.setattr(challenger, "beginning_of", lambda kind, spec: PretrainedNetwork(spec, **options))
     with pytest.raises(TrainingError, match="began with the weights of the package, which are others in this version"):
         challenger.train_again(*again)
+
+
+def test_a_run_that_went_on_from_what_was_kept_proves_nothing(
+    tuned: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights are those that were there before; it says so."""
+    recipe = challenger.learn(tuned)["recipe"]
+    train = trainer.train
+    monkeypatch.setattr(trainer, "train", lambda rows, plan: replace(train(rows, plan), resumed=True))
+    with pytest.raises(TrainingError, match="proves nothing: it went on from a checkpoint"):
+        challenger.train_again(job_of(recipe), recipe["rows"], recipe["started_from"])
+
+
+def test_a_drifts_challenger_is_asked_on_rows_that_it_has_seen(
+    job: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is held back, so it has no held-back error and passes nothing; but one that gives no numbers is refused."""
+    drift = replace(job, all_rows=True, shadow=True)
+    found = challenger.learn(drift)
+    assert not any(whose for cells in found["held_back_mae"].values() for whose in cells.values())
+    assert (found["evidence"], found["shadow"], found["passed"]) == ({}, True, False)
+    monkeypatch.setattr(QuantileNetwork, "answer", lambda _, inputs: np.full_like(inputs.baseline, np.nan))
+    with pytest.raises(TrainingError, match="gave no number"):
+        challenger.learn(replace(drift, name="two"))
 
 
 def test_a_fine_tuning_has_a_rate_of_its_own() -> None:

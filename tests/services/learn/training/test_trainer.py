@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import ray.train
+import ray.train.torch
 import torch
 from torch import nn
 
 from models.features.windows import WindowSet
+from models.network.progress import PROGRESS_FILE
 from models.network.quantile import QuantileNetwork, to_tensors
-from models.network.training import TrainingConfig, fit, pinball
-from services.learn.training import trainer
+from models.network.training import FitResult, TrainingConfig, fit, pinball
+from services.learn.training import kept_runs, trainer
+from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.trainer import TrainPlan
+from services.store.storage import MemoryServer, ObjectStorage, StorageAddress
 from tests.models.worlds import PLACE, SPEC, START_MS, rows, window_set
+from tests.services.learn.training.test_kept_runs import progress
 
 SETTINGS = TrainingConfig(batch_size=32, max_windows=300)
 
@@ -76,3 +85,41 @@ def test_one_worker_alone_has_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> 
     ((windows, origins, steps),) = shared(monkeypatch, window_set(3))
     assert origins.tolist() == windows.origins(SPEC.steps_per_day).tolist()
     assert steps is None
+
+
+def test_a_training_that_keeps_nothing_leaves_a_bucket_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what another of its name has kept there is taken up or replaced, nor are old ones removed."""
+
+    class Trainer:
+        """Trains one epoch."""
+
+        def __init__(self, _: Any, train_loop_config: dict[str, TrainPlan], **__: Any) -> None:
+            self.plan = train_loop_config["plan"]
+
+        def fit(self) -> Any:
+            found = trainer._resume(self.plan)
+            trainer._keep(progress(2), self.plan, 0)
+            return SimpleNamespace(return_value=FitResult({}, resumed=found is not None))
+
+    storage, where = ObjectStorage(MemoryServer()), StorageAddress(url="s3://bucket")
+    monkeypatch.setattr(kept_runs, "open_storage", lambda address: storage)
+    monkeypatch.setattr(ray.train.torch, "TorchTrainer", Trainer)
+    monkeypatch.setattr(ray.train, "report", lambda *_, **__: None)
+    there = KeptRuns(tmp_path, where)
+    for name in "abcde":
+        there.keep(name, progress(1))
+
+    def content() -> dict[str, bytes]:
+        return {name: storage.read(there.key(name, PROGRESS_FILE)).content for name in there.names()}
+
+    before = content()
+    plan = TrainPlan(
+        name="a", folder=str(tmp_path), where=where, spec=SPEC, config=SETTINGS, places={}, cut_ms=0,
+        shares=[frozenset({"s/z"})], workers=0, use_gpu=False, keeps=False,
+    )  # fmt: skip
+    assert not trainer.train(cast(Any, None), plan).resumed
+    assert content() == before
+    assert trainer.train(cast(Any, None), replace(plan, keeps=True)).resumed
+    assert content() != before

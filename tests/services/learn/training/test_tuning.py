@@ -14,6 +14,7 @@ from models.network.training import TrainingConfig, fit
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
+from services.learn.training import tuning
 from services.learn.training.job import Job
 from services.learn.training.network_options import NETWORK, TUNABLE, network_options, training_config
 from services.learn.training.recipe import job_of, recipe_of
@@ -81,3 +82,15 @@ def test_a_history_that_is_too_short_is_named(tmp_path: Path) -> None:
     write_history(settings, days=1)
     with pytest.raises(TrainingError, match="too short"):
         tail_of(read_windows(settings, most_zones=5), 0.2)
+
+
+def test_both_halves_of_the_tail_have_rows_of_every_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Origins are in order of time, then zone: those that are drawn are not all of one zone."""
+    monkeypatch.setattr(tuning, "SCORED_ORIGINS", 20)
+    settings = small_settings(tmp_path)
+    write_history(settings, days=4)
+    windows = read_windows(settings, most_zones=2)
+    tail = tail_of(windows, 0.25)
+    for part in (tail.choose, tail.prove):
+        assert len(part) == 20
+        assert set((part // windows.length).tolist()) == {0, 1}
