@@ -3,7 +3,8 @@
 Formulas: R. G. Allen and others, *Crop evapotranspiration*, FAO Irrigation and Drainage Paper 56 (1998), equation 11
 (saturation, after Tetens 1930; the dew point is its exact inverse); the ideal gas law with the specific gas constant
 of water vapour, 461.5 J/kg/K, for absolute humidity. Every function takes scalars or arrays, works
-element by element, keeps float32, and answers NaN where an argument is NaN; none raises or warns.
+element by element, keeps float32, and answers NaN where an argument is NaN; none raises, nor warns at temperatures that
+air has (near and below absolute zero they do).
 """
 
 from __future__ import annotations

@@ -76,16 +76,21 @@ def joined(past: Track, ahead: Track) -> Track:
 
 
 def foresee(
-    rule: AlertRule, past: Track, ahead: Track, goes_on: bool = False, whole: Track | None = None
-) -> ForeseenEvent | None:
+    rule: AlertRule, past: Track, ahead: Track, goes_on: bool = False, whole: Track | None = None,
+    before: _Array | None = None,
+) -> ForeseenEvent | None:  # fmt: skip
     """What scenarios ``ahead [S, T]`` say, after the rows of the ``past [P]``, of which the last is now.
 
     None where the number is unknown both now and in every scenario. Where an event ``goes_on``, as finer rows may know,
     its inputs are given however unlikely it is to last. ``whole`` is both :func:`joined`, for who has several rules.
+    ``before [P]`` are the margins of the past as they were when they were now: of numbers of 24 hours, which the rows
+    of one day do not tell.
     """
     whole = whole or joined(past, ahead)
     beyond = np.atleast_2d(margin(rule, whole))
     start, window = len(past.minute), min(steps_of(rule.lead_h * 60), len(ahead.minute))
+    if before is not None:
+        beyond[:, :start] = before
     if np.isnan(beyond[:, start - 1 : start + window]).all():
         return None
     on = occurring(beyond, rule.hysteresis, steps_of(rule.for_min), steps_of(rule.keep_min))

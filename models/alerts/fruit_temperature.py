@@ -22,6 +22,11 @@ _Array = npt.NDArray[Any]
 HEAT_J_M3_K = 4.0e6
 """Volumetric heat capacity of a fruit that is nearly all water."""
 
+LONGEST = 256
+"""Courses of more steps are not made with a kernel, which has the square of their number. Scenarios of half hours after
+a day of them have 96.
+"""
+
 TRANSFER_W_M2_K = 10.0
 """Heat transfer at a leaf or fruit in the still air of a greenhouse at night, half by convection, half by radiation."""
 
@@ -45,15 +50,40 @@ def fruit_temperature_c(air_c: _Array, step_ms: int, diameter_mm: float) -> _Arr
     [20.0, 16.6, 12.7, 11.1]
     """
     ratio = step_ms / 1000 / time_constant_s(diameter_mm)
-    if np.isfinite(air_c).all():
+    if air_c.ndim == 1:
+        return _course(air_c, ratio)
+    if air_c.shape[-1] <= LONGEST and np.isfinite(air_c).all():
         kernel = _kernel(air_c.shape[-1], ratio).astype(air_c.dtype)
         return np.asarray(air_c @ kernel)
     return _along(air_c, ratio)
 
 
-def _along(air_c: _Array, ratio: float) -> _Array:
+def _shares(ratio: float) -> tuple[float, float]:
+    """What is left of a difference after a step, and how far a step that warms by 1 leaves the fruit behind."""
     keep = math.exp(-ratio)
-    ramp = (1 - keep) / ratio
+    return keep, (1 - keep) / ratio
+
+
+def _course(air_c: _Array, ratio: float) -> _Array:
+    """:func:`_along` of one course, in plain numbers: with arrays of one number each step would take ten times as
+    long, and a kernel of a day of ten-second rows 600 MB.
+    """
+    keep, ramp = _shares(ratio)
+    before = held = math.nan
+    fruit = []
+    for air in air_c.tolist():
+        if not math.isnan(air):
+            if math.isnan(held):
+                held = air
+            elif not math.isnan(before):
+                held = air + (held - before) * keep - (air - before) * ramp
+        before = air
+        fruit.append(held)
+    return np.array(fruit, dtype=air_c.dtype)
+
+
+def _along(air_c: _Array, ratio: float) -> _Array:
+    keep, ramp = _shares(ratio)
     fruit = np.empty_like(air_c)
     before = held = air_c[..., 0]
     for n in range(air_c.shape[-1]):

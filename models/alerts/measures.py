@@ -17,7 +17,7 @@ from models.alerts.alert_rule import DAY_MIN, AlertRule
 from models.alerts.fruit_temperature import fruit_temperature_c
 from models.psychrometrics import dew_point_c, vpd_kpa
 
-__all__ = ["Track", "evidence", "margin", "measure"]
+__all__ = ["OF_A_DAY", "Track", "evidence", "margin", "measure"]
 
 Bool = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -26,6 +26,9 @@ _Array = npt.NDArray[Any]
 DAY_MS = 86_400_000
 KNOWN = 0.8
 """A mean or sum of 24 hours needs this share of its values."""
+
+OF_A_DAY = ("botrytis", "mean_low", "mean_high")
+"""The kinds whose number is of the last 24 hours: rows of a day tell that of the newest alone."""
 
 
 @dataclass(frozen=True, slots=True)

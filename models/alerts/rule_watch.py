@@ -16,7 +16,7 @@ import numpy.typing as npt
 from models.alerts.alert_rule import AlertRule
 from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, reach_steps, steps_of
-from models.alerts.measures import Track, margin
+from models.alerts.measures import OF_A_DAY, Track, margin
 from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -32,6 +32,8 @@ METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "leaf_temp_c", "out_radiation_w_m2
 """What rules of a course read of rows."""
 
 DAY_STEPS = 48
+RING = 2 * DAY_STEPS
+"""Half hours that are remembered of a zone."""
 
 COLDEST_C, WARMEST_C = -60.0, 80.0
 """Scenarios of a zone's first hours may go beyond what any air has."""
@@ -86,9 +88,13 @@ class RuleWatch:
         self._zones = ZoneArrays(
             capacity,
             half=((), np.int64, -1),  # of the newest entries, ...
-            on=((2 * DAY_STEPS, len(self.rules)), np.int8, -1),  # 1 where an event went on, -1 unknown
-            now=((2 * DAY_STEPS, len(self.rules)), np.int8, -1),  # the same at its end
+            on=((RING, len(self.rules)), np.int8, -1),  # 1 where an event went on, -1 unknown
+            now=((RING, len(self.rules)), np.int8, -1),  # the same at its end
         )
+        # Rules of a number of 24 hours: which column is theirs, and their margins when half hours ended.
+        of_a_day = [r for r, rule in enumerate(self.rules) if rule.kind in OF_A_DAY]
+        self._day_columns = {r: column for column, r in enumerate(of_a_day)}
+        self._margins = ZoneArrays(capacity, beyond=((RING, len(of_a_day)), np.float32, np.nan))
 
     def __len__(self) -> int:
         return len(self._zones)
@@ -97,6 +103,7 @@ class RuleWatch:
         """Make room for more zones and return the index of the first."""
         for chances in self._chances:
             chances.add_zones(count)
+        self._margins.add(count)
         return self._zones.add(count)
 
     def newest(self, indices: I64) -> I64:
@@ -109,6 +116,7 @@ class RuleWatch:
         """
         for name in ("on", "now"):
             self._zones[name][own] = -1
+        self._margins["beyond"][own] = np.nan
         for r, rule in enumerate(self.rules):
             at = next((n for n, before in enumerate(other.rules) if _watches_the_same(rule, before)), None)
             if at is None:
@@ -116,6 +124,9 @@ class RuleWatch:
             self._chances[r].take_over(other._chances[at], own, theirs)
             for name in ("on", "now"):
                 self._zones[name][own, :, r] = other._zones[name][theirs, :, at]
+            if r in self._day_columns:
+                theirs_then = other._margins["beyond"][theirs, :, other._day_columns[at]]
+                self._margins["beyond"][own, :, self._day_columns[r]] = theirs_then
         self._zones["half"][own] = other._zones["half"][theirs]
 
     def calibration(self, rule: str) -> ChanceCalibration:
@@ -139,10 +150,10 @@ class RuleWatch:
         found: list[list[Said]] = [[] for _ in tracks]
         now = [self.is_now(int(index), ahead.half_hour) for index in indices]
         for r, rule in enumerate(self.rules):
-            events = [
-                foresee(rule, past, future, bool(now[z][r]), wholes[z])
-                for z, (past, future) in enumerate(zip(coarse, futures, strict=True))
-            ]
+            events = []
+            for z, (past, future) in enumerate(zip(coarse, futures, strict=True)):
+                before = self._margins_before(int(indices[z]), ahead.half_hour, r, len(past.minute))
+                events.append(foresee(rule, past, future, bool(now[z][r]), wholes[z], before))
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)
             came = self._came(indices, r, ahead.half_hour, self._leads[r])
             chance, usual = self._chances[r].step(indices, ahead.half_hour, hour, share, came)
@@ -152,26 +163,31 @@ class RuleWatch:
 
     def is_now(self, index: int, half_hour: int) -> Bool:
         """Which rules have an event in a zone that has gone on for long enough, ``[R]``; as :meth:`see` found."""
-        return np.asarray(self._zones["now"][index, half_hour % (2 * DAY_STEPS)] == 1)
+        return np.asarray(self._zones["now"][index, half_hour % RING] == 1)
 
     def since(self, index: int, half_hour: int, rule: int) -> int:
         """For how many half hours the rule's event has gone on in a zone; 0 where none does, 48 at most."""
-        on, ring = self._zones["on"][index, :, rule], 2 * DAY_STEPS
-        back = 0
-        while back < DAY_STEPS and on[(half_hour - back) % ring] == 1:
+        on, back = self._zones["on"][index, :, rule], 0
+        while back < DAY_STEPS and on[(half_hour - back) % RING] == 1:
             back += 1
         return back
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned, by rule."""
         chances = {rule.name: each.state_dict(copy) for rule, each in zip(self.rules, self._chances, strict=True)}
-        return {"zones": self._zones.state_dict(copy), "chances": chances}
+        return {
+            "zones": self._zones.state_dict(copy), "chances": chances, "margins": self._margins.state_dict(copy),
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit. A release before kept no
+        margins.
+        """
         if set(state["chances"]) != {rule.name for rule in self.rules}:
             raise ValueError("this state is one of other rules")
         self._zones.load_state_dict(state["zones"])
+        unknown = np.full((len(self._zones), RING, len(self._day_columns)), np.nan, dtype=np.float32)
+        self._margins.load_state_dict(state.get("margins", {"beyond": unknown}))
         for rule, each in zip(self.rules, self._chances, strict=True):
             each.load_state_dict(state["chances"][rule.name])
 
@@ -191,15 +207,20 @@ class RuleWatch:
 
     def _mark(self, index: int, track: Track, half_hour: int) -> None:
         """Remember in which half hours events went on; what was not seen is unknown."""
-        s, ring = self._zones, 2 * DAY_STEPS
-        gone = min(half_hour - int(s["half"][index]), ring)
+        s = self._zones
+        gone = min(half_hour - int(s["half"][index]), RING)
         for back in range(gone):
-            s["on"][index, (half_hour - back) % ring] = s["now"][index, (half_hour - back) % ring] = -1
+            at = (half_hour - back) % RING
+            s["on"][index, at] = s["now"][index, at] = -1
+            self._margins["beyond"][index, at] = np.nan
         s["half"][index] = half_hour
         halves = min(SEEN_AGAIN, len(track.minute) // self._half)
-        places = (half_hour - halves + 1 + np.arange(halves)) % ring
+        places = (half_hour - halves + 1 + np.arange(halves)) % RING
         for r, rule in enumerate(self.rules):
             beyond = margin(rule, track)
+            if r in self._day_columns:
+                self._mark_day(index, r, float(beyond[-1]), half_hour)
+                continue
             steps = [steps_of(minutes, track.step_ms) for minutes in (rule.for_min, rule.keep_min)]
             on = occurring(beyond, rule.hysteresis, *steps)[-halves * self._half :].reshape(halves, self._half)
             known = np.isfinite(beyond) | np.isneginf(beyond)
@@ -207,12 +228,32 @@ class RuleWatch:
             s["on"][index, places, r] = np.where(on.any(axis=1), 1, np.where(known.any(axis=1), 0, -1))
             s["now"][index, places, r] = np.where(on[:, -1], 1, np.where(known[:, -1], 0, -1))
 
+    def _mark_day(self, index: int, r: int, newest: float, half_hour: int) -> None:
+        """The same of a number of 24 hours, from what it was at the end of each half hour that was looked at."""
+        s, rule = self._zones, self.rules[r]
+        self._margins["beyond"][index, half_hour % RING, self._day_columns[r]] = newest
+        order = (half_hour + 1 + np.arange(RING)) % RING  # oldest first
+        beyond = self._margins["beyond"][index, order, self._day_columns[r]]
+        steps = [steps_of(minutes) for minutes in (rule.for_min, rule.keep_min)]
+        on = occurring(beyond, rule.hysteresis, *steps)[-SEEN_AGAIN:]
+        known, places = ~np.isnan(beyond[-SEEN_AGAIN:]), order[-SEEN_AGAIN:]
+        for name in ("on", "now"):
+            before = s[name][index, places, r]
+            s[name][index, places, r] = np.where(on, 1, np.where(known, 0, before))
+
+    def _margins_before(self, index: int, half_hour: int, r: int, steps: int) -> F32 | None:
+        """The margins of the newest half hours, oldest first, of a rule of a number of 24 hours."""
+        if r not in self._day_columns:
+            return None
+        order = (half_hour + 1 - steps + np.arange(steps)) % RING
+        return np.asarray(self._margins["beyond"][index, order, self._day_columns[r]])
+
     def _came(self, indices: I64, r: int, half_hour: int, lead: int) -> F32:
         """What came of the chances of a lead ago: NaN where an event went on then, or too little is known."""
-        s, ring = self._zones, 2 * DAY_STEPS
-        window = (half_hour - lead + 1 + np.arange(lead)) % ring
+        s = self._zones
+        window = (half_hour - lead + 1 + np.arange(lead)) % RING
         on = s["on"][indices[:, None], window, r]
-        then = s["now"][indices, (half_hour - lead) % ring, r]
+        then = s["now"][indices, (half_hour - lead) % RING, r]
         came = (on == 1).any(axis=1)
         known = (then == 0) & (came | ((on >= 0).mean(axis=1) >= 0.8))
         return np.where(known, came, np.nan).astype(np.float32)

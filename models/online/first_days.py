@@ -36,8 +36,8 @@ ALONE_DAYS, OLD_DAYS = 3.0, 9.0
 DECAY_MS = 8 * 3_600_000
 """A deviation dies away with this time constant."""
 
-SMOOTHING = 4
-"""A value of a day ago is a mean over this many examples on either side, because its noise does not come again."""
+SMOOTHING_MS = 3_600_000
+"""A value of a day ago is a mean over this long on either side, because its noise does not come again."""
 
 BEFORE = 0.2
 """The share of two days ago in what is expected of the days before. More is no better in the mean, and with a day that
@@ -98,6 +98,7 @@ class FirstDays:
     def __init__(self, spec: ForecastSpec, stride: int, places: int, capacity: int = 16) -> None:
         """``stride`` steps lie between examples; forecasts wait in ``places`` until their truth comes."""
         self._stride, self._a_day = stride, spec.steps_per_day // stride
+        self._around = max(round(SMOOTHING_MS / (stride * spec.step_ms)), 1)  # examples on either side
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
         self._whole_days = -(-self._steps // self._day) * self._a_day  # in examples
@@ -213,16 +214,17 @@ class FirstDays:
             [np.where(known, value, np.float32(np.nan)), s["level"][zones], before], axis=1
         )
         s["origin_at"][zones, at] = place
-        back = place - np.arange(2 * SMOOTHING + 1)
+        back = place - np.arange(2 * self._around + 1)
         there = s["origin_at"][zones[:, None], back % self._trail] == back
-        values = s["origin"][zones[:, None], back % self._trail, 0].astype(np.float32)  # [Z, 5, M], newest first
+        values = s["origin"][zones[:, None], back % self._trail, 0].astype(np.float32)  # [Z, B, M], newest first
         there = there[..., None] & np.isfinite(values)
         total = np.where(there, values, np.float32(0)).cumsum(axis=1)
         count = there.cumsum(axis=1)
-        for late in range(SMOOTHING + 1):  # a mean around an example is known when the examples after it are
-            mean = total[:, SMOOTHING + late] / np.maximum(count[:, SMOOTHING + late], 1)
+        for late in range(self._around + 1):  # a mean around an example is known when the examples after it are
+            last = self._around + late
+            mean = total[:, last] / np.maximum(count[:, last], 1)
             slot = (place - late) % self._length
-            s["usual"][zones, slot] = np.where(count[:, SMOOTHING + late] > 0, mean, np.float32(np.nan))
+            s["usual"][zones, slot] = np.where(count[:, last] > 0, mean, np.float32(np.nan))
             s["usual_at"][zones, slot] = place - late
 
     def forecast(self, indices: I64, step: int, hour: I64, old: F32 | None) -> F32:
@@ -233,7 +235,9 @@ class FirstDays:
         """
         s, share = self._zones, self.share(indices)
         mine = (share > 0).any(axis=1)
-        stale = np.flatnonzero(mine & ((step - s["mixed"][indices] >= self._stride) | (s["mixed"][indices] < 0)))
+        mixed = s["mixed"][indices]
+        # At examples, whenever a zone was born: between them nobody says what the learners forecast.
+        stale = np.flatnonzero(mine & ((mixed < 0) | (step // self._stride > mixed // self._stride)))
         if len(stale):
             turns = -(-len(stale) // MOST_ZONES)
             turn = stale[(step // self._stride) % turns :: turns]

@@ -42,3 +42,13 @@ def test_missing_stays_missing_and_float32_stays_float32():
 def test_perfectly_dry_air_has_a_finite_dew_point():
     """A humidity of zero gives a number, not minus infinity."""
     assert np.isfinite(air.dew_point_c(20.0, 0.0))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("temp_c", [-90.0, 60.0])
+def test_no_temperature_that_air_has_warns(temp_c):
+    """Nor does any humidity, in single precision."""
+    temp, humidity = np.full(3, temp_c, np.float32), np.array([0, 100, np.nan], np.float32)
+    for function in (air.vpd_kpa, air.dew_point_c, air.absolute_humidity_g_m3, air.vapour_pressure_pa):
+        assert np.isfinite(function(temp, humidity)).tolist() == [True, True, False]
+    assert air.relative_humidity_pct(np.float32(100), temp).min() > 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import tracemalloc
 
-from models.alerts.fruit_temperature import fruit_temperature_c, time_constant_s
+import numpy as np
+import pytest
+
+from models.alerts.fruit_temperature import LONGEST, fruit_temperature_c, time_constant_s
 
 
 def test_a_fruit_makes_63_per_cent_of_a_change_within_its_time_constant() -> None:
@@ -35,3 +38,28 @@ def test_where_the_air_is_unknown_the_fruit_stays() -> None:
     assert np.isnan(fruit[0])
     assert fruit[1:4].tolist() == [20.0, 20.0, 20.0]
     assert 10 < fruit[4] < 20
+
+
+@pytest.mark.parametrize("steps", [96, LONGEST + 1])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_course_alone_says_what_it_says_among_scenarios(steps: int, missing: float) -> None:
+    """Whichever way it is made: short scenarios with a kernel, others step by step."""
+    rng = np.random.default_rng(0)
+    air = (20 + rng.normal(0, 1, (3, steps)).cumsum(axis=1)).astype(np.float32)
+    air[rng.random(air.shape) < missing] = np.nan
+    together = fruit_temperature_c(air, 600_000, 60)
+    alone = np.stack([fruit_temperature_c(each, 600_000, 60) for each in air])
+    assert (alone.dtype, together.dtype) == (np.float32, np.float32)
+    np.testing.assert_allclose(alone, together, atol=1e-4)
+
+
+def test_a_day_of_ten_second_rows_takes_little_memory() -> None:
+    """A kernel of its steps would have 600 MB."""
+    air = np.linspace(10, 20, 8_640, dtype=np.float32)
+    tracemalloc.start()
+    try:
+        fruit = fruit_temperature_c(air, 10_000, 60)
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+    assert air[-1] - 1 < fruit[-1] < air[-1]

@@ -151,3 +151,56 @@ def test_what_a_rule_saw_before_its_zone_left_for_others_is_not_taken_for_what_c
         world.see(other, t)
     watch.take_over(other, both, both)
     assert not any(watch.since(0, (t + 1) // 3, 0) for t in away)
+
+
+WET = AlertRule(name="grey mould", kind="botrytis", limit=8.0, hysteresis=1.0, lead_h=4)
+
+
+def wet_nights(days: int, ends_h: int) -> World:
+    """Nights are wet from 23:00 on; it is always warm enough."""
+    world = World(days)
+    world.rows[..., 0] = 20.0
+    wet = (world.minute >= 23 * 60) | (world.minute < ends_h * 60)
+    world.rows[:, wet, 1] = 95.0
+    return world
+
+
+def test_a_wet_night_that_was_no_event_does_not_become_one_later() -> None:
+    """Seven hours of the limit's eight: rows of one day do not tell what the 24 hours of an earlier half hour had."""
+    world, watch = wet_nights(4, ends_h=6), RuleWatch([WET], SPEC)
+    watch.add_zones(2)
+    for t in half_hours(4):
+        [[said], _] = world.see(watch, t)
+        half_hour = (t + 1) // 3
+        assert not any(watch.since(0, half_hour - back, 0) for back in range(min(48, half_hour - 47)))
+        assert said.event is not None
+        assert (said.event.chance, said.event.is_now) == (0.0, False)
+
+
+def test_an_event_of_a_day_goes_on_where_rows_are_missing() -> None:
+    """A tenth of them: what was seen of it stays, and it has gone on since then."""
+    world, watch = wet_nights(3, ends_h=9), RuleWatch([WET], SPEC)
+    watch.add_zones(2)
+    world.rows[:, ::10] = np.nan
+    for seen, t in enumerate(half_hours(2), start=1):
+        world.see(watch, t)
+        assert watch.since(0, (t + 1) // 3, 0) == min(seen, 48)
+
+
+def test_numbers_of_a_day_go_on_with_the_rule_and_from_a_state_without_them() -> None:
+    """They move with a zone to others that have the rule; a release before kept none, but what it saw stays."""
+    world, watch = wet_nights(2, ends_h=9), RuleWatch([*RULES, WET], SPEC)
+    moved, older = RuleWatch([WET], SPEC), RuleWatch([*RULES, WET], SPEC)
+    for each in (watch, moved):
+        each.add_zones(2)
+    *before, last = half_hours(2)[:20]
+    for t in before:
+        world.see(watch, t)
+    moved.take_over(watch, np.arange(2), np.arange(2))
+    state = watch.state_dict()
+    del state["margins"]
+    older.load_state_dict(state)
+    for each, rule in ((watch, 2), (moved, 0), (older, 2)):
+        world.see(each, last)
+        assert each.since(0, (last + 1) // 3, rule) == len(before) + 1
+    assert np.isfinite(moved.state_dict()["margins"]["beyond"][0]).sum() == len(before) + 1

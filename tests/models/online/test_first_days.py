@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.online.first_days import FirstDays
 from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, Prior, read_table
 from models.spec import ForecastSpec
@@ -74,6 +75,30 @@ def test_answers_are_judged_by_what_they_said():
         made.learn(zone, step, np.full((1, 1), 0.1 * step, np.float32), np.array([step % 24]), nothing)
     now, days_before = made.first.state_dict()["off"][0, 1, 0, :2]
     assert days_before > 0.9 * now > 0
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_answers_are_mixed_at_examples_whenever_a_zone_was_born(first):
+    """There the learners say something; what is mixed between them would never hear it."""
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (15, 60), step_ms=300_000, lookback_steps=288)
+    made = OnlineForecaster(spec, 1)
+    zone, nothing = np.array([made.add_zones()]), np.full((1, 3), np.nan, np.float32)
+    for step in range(first, 12):
+        made.learn(zone, step, np.full((1, 1), 20, np.float32), np.array([step]), nothing)
+    assert made.waiting.is_origin(9)
+    assert made.first.state_dict()["mixed"].tolist() == [9]
+
+
+@pytest.mark.parametrize(("step_min", "stride", "around"), [(1, 15, 4), (5, 3, 4), (15, 1, 4), (60, 1, 1)])
+def test_a_value_of_a_day_ago_is_a_mean_over_an_hour_on_either_side(step_min, stride, around):
+    """However many examples that are: one peak is in as many means."""
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (60, 1440), step_ms=step_min * 60_000, lookback_steps=24)
+    first = FirstDays(spec, stride, 1)
+    first.add_zones()
+    for example in range(21):
+        first.see(np.array([0]), example * stride, np.full((1, 1), 9 * (example == 8), np.float32))
+    usual = first.state_dict()["usual"][0, :21, 0]
+    assert np.flatnonzero(usual > 0).tolist() == list(range(8 - around, 9 + around))
 
 
 def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
