@@ -165,8 +165,8 @@ def find_column(name: str, mapping: Mapping) -> Column | None:
 
     >>> find_column("t_air_c", Mapping()).metric, find_column("Tair_sigrow", Mapping()).device
     ('air_temp_c', 'sigrow')
-    >>> find_column("stomata_cond", Mapping()) is None
-    True
+    >>> find_column("stomata_cond", Mapping()) is None, find_column("RH_außen", Mapping()) is None
+    (True, True)
     """
     key = name.strip().lower()
     known = mapping.columns.get(key) or _BUILT_IN.get(key)
@@ -176,7 +176,7 @@ def find_column(name: str, mapping: Mapping) -> Column | None:
         return Column(key)
     for pattern, metric in _SECOND_SENSORS:
         found = pattern.match(key)
-        if found is not None:
+        if found is not None and is_name(found[1]):  # no gateway takes a device of another name
             return Column(metric, device=_DEVICES.get(found[1], found[1]))
     return None
 

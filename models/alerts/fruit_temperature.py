@@ -65,9 +65,7 @@ def _shares(ratio: float) -> tuple[float, float]:
 
 
 def _course(air_c: _Array, ratio: float) -> _Array:
-    """:func:`_along` of one course, in plain numbers: with arrays of one number each step would take ten times as
-    long, and a kernel of a day of ten-second rows 600 MB.
-    """
+    """:func:`_along` of one course, in plain numbers: a kernel of a day of ten-second rows would take 600 MB."""
     keep, ramp = _shares(ratio)
     before = held = math.nan
     fruit = []
