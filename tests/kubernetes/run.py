@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from tests.ci.record import FOLDER_VARIABLE
 from tests.compose.listening import READ, listening, not_as_told
@@ -77,6 +79,9 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 2
     report, cluster, table = Report(), Cluster(), list[tuple[str, float, Seen]]()
+    if problem := not_ours(cluster.get("/api/v1/namespaces")["items"]):
+        print(problem, file=sys.stderr)
+        return 2
     try:
         if not given.again:
             _start(cluster, report)
@@ -87,7 +92,7 @@ def main() -> int:
             _pretrain(cluster, report)
         if given.restore:
             _restore(cluster, report)
-    except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
+    except (StackError, TimeoutError, OSError, LookupError, ValueError) as error:
         held_up = isinstance(error, StackError | OSError)
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
     finally:
@@ -145,6 +150,7 @@ def _bring_up(cluster: Cluster) -> None:
     """From an empty cluster: the secrets first, so that nothing waits for them."""
     for namespace in (NAMESPACE, SERVERS_NAMESPACE):
         cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("label", "namespace", SERVERS_NAMESPACE, "hothouse/e2e=true")
     run(str(ROOT / "deploy/kubernetes/secrets.sh"), NAMESPACE)
     names = ("influx_token", "storage_credentials", "mqtt_greenhouse")
     files = {**{name: SECRETS / name for name in names}, "ca.crt": SECRETS / "tls/ca.crt"}
@@ -158,6 +164,18 @@ def _bring_up(cluster: Cluster) -> None:
     gateway = ("-n", NAMESPACE, "rollout", "status", "statefulset/gateway", f"--timeout={FIRST_FORECAST_S:.0f}s")
     cluster.kubectl(*gateway, timeout_s=FIRST_FORECAST_S)
     cluster.apply(GREENHOUSE)
+
+
+def not_ours(namespaces: Sequence[Mapping[str, Any]]) -> str:
+    """Why nothing is to be deleted on a cluster with these namespaces; empty: what is there, an earlier run left."""
+    labels = {one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in namespaces}
+    there = {NAMESPACE, SERVERS_NAMESPACE} & labels.keys()
+    if not there or labels.get(SERVERS_NAMESPACE, {}).get("hothouse/e2e") == "true":
+        return ""
+    return (
+        f"The cluster that KUBECONFIG names has {' and '.join(sorted(there))}, which no run of this test left: "
+        "it would delete them. Name another cluster, or delete these namespaces yourself."
+    )
 
 
 def _take_down(cluster: Cluster, report: Report) -> None:
