@@ -18,14 +18,21 @@ if [ ! -s tls/ca.crt ]; then
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Hothouse's own authority" \
         -keyout tls/ca.key -out tls/ca.crt -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign 2>/dev/null
 fi
+fits() { # FILE NAMES: whether the certificate is good for a month yet, and for all of these names
+    [ -s "$1" ] && openssl x509 -in "$1" -noout -checkend 2592000 >/dev/null || return 1
+    has=",$(openssl x509 -in "$1" -noout -ext subjectAltName | tail -n 1 | tr -d ' '),"
+    for each in $(echo "$2" | tr ',' ' '); do
+        case ${has} in *",${each},"*) ;; *) return 1 ;; esac
+    done
+}
 certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service has in the cluster, and others
     file=tls/$1 service=$2
     shift 2
-    [ ! -s "${file}.crt" ] || return 0
     names=DNS:localhost
     for name in "${service}" "${service}.${namespace}" "${service}.${namespace}.svc" "${service}.${namespace}.svc.cluster.local" "$@"; do
         names="${names},DNS:${name}"
     done
+    ! fits "${file}.crt" "${names}" || return 0
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=${service}" -keyout "${file}.key" -out tls/csr 2>/dev/null
     printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n' "${names}" >tls/extensions
     openssl x509 -req -in tls/csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out "${file}.crt" 2>/dev/null
