@@ -139,12 +139,18 @@ def _zone(name: str, table: Table) -> str:
 
 
 def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
-    """Times as the table has its own; raises ``ValueError`` where they are of another kind."""
+    """Times as the table has its own; raises ``ValueError`` where they are of another kind. Text is read as that of the
+    recording: in its ``time_format``, and with offsets that may change with the clock.
+    """
     import pandas as pd
 
-    read = pd.to_datetime(times)
-    if read.isna().any():
+    if times.isna().any():
         raise ValueError(f"column {times.name!r} lacks times")
+    written, utc = None, False
+    if len(times) and isinstance(times.iloc[0], str):
+        written = table.said.time_format or "ISO8601"
+        utc = pd.to_datetime(times.iloc[:1], format=written).dt.tz is not None
+    read = pd.to_datetime(times, format=written, utc=utc)
     if (read.dt.tz is not None) != table.is_utc:
         raise ValueError(f"column {times.name!r} and the recording must both have a UTC offset, or neither")
     if table.is_utc:

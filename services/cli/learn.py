@@ -36,6 +36,7 @@ def replay_training(
         from services.learn.experts import NETWORK, expert_of
         from services.learn.promotion.registry import REGISTRY_FILE, open_registry
         from services.learn.training.recipe import differing_versions, job_of
+        from services.messages import ONLINE_VERSION
         from services.runtime.ray_runtime import RayRuntime
         from services.store.history import History
         from services.store.storage import storage_of
@@ -50,7 +51,8 @@ def replay_training(
         raise TrainingError(f"{version} was registered without a recipe")
     changed = differing_versions(recipe)
     job = job_of(recipe)
-    if recipe["started_from"] and (gone := registry.pruned(job.champion)):
+    of_a_champion = job.champion != ONLINE_VERSION  # else with the package's weights, which are always there
+    if recipe["started_from"] and of_a_champion and (gone := registry.pruned(job.champion)):
         raise TrainingError(f"{version} began with the weights of {job.champion}, and {gone}")
     history = History(storage_of(settings), job.spec.channels, job.spec.step_ms // 1000)
     files = tuple(history.files(job.after_ms, job.to_ms))

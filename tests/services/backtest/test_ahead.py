@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from edge.recordings.columns import Mapping
 from edge.wire.plan import decode_plan, encode_plan, plan_topic
-from services.backtest.ahead import plans_of, read_plans, replayed_plans
+from services.backtest.ahead import _ms, plans_of, read_plans, replayed_plans
 from services.backtest.frames import backtest, table_of_frames
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table
@@ -144,6 +147,24 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path, table: Table) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("said", "is_utc", "times", "hours"),
+    [
+        ("%d-%m-%Y %H:%M", False, ["01-02-2022 00:00", "12-02-2022 06:00"], 11 * 24 + 6),
+        ("", True, ["2022-03-27T01:00:00+01:00", "2022-03-27T04:00:00+02:00"], 2),
+        ("", False, ["2022-03-27 01:00", "2022-03-27T04:00:00"], 3),
+    ],
+    ids=["days before months", "over a change of the clock", "without offsets"],
+)
+def test_times_of_plans_are_written_as_those_of_the_recording(
+    said: str, is_utc: bool, times: list[str], hours: int
+) -> None:
+    """In its form; and an offset may change."""
+    table: Any = SimpleNamespace(said=Mapping(time_format=said), is_utc=is_utc)
+    first, last = _ms(pd.Series(times, name="issued"), table)
+    assert last - first == hours * 3_600_000
+
+
 def test_nothing_is_used_before_it_was_issued(recording: dict[str, pd.DataFrame], table: Table) -> None:
     """Plans of after an origin may say what they like: no forecast up to it changes, and one after it does."""
     until = START + pd.Timedelta("7d")
