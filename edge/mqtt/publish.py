@@ -14,6 +14,8 @@ from edge.mqtt.connection import MqttAddress, is_refused_version, new_client, op
 __all__ = ["PublishError", "publish_all", "publish_once"]
 
 WAIT_S = 10.0
+V5_WAIT_S = 5.0
+"""A broker that has not answered a client of MQTT 5 by then is asked in 3.1.1."""
 
 
 class PublishError(Exception):
@@ -43,7 +45,7 @@ def publish_all(
 
 
 class _VersionError(Exception):
-    """The broker does not speak MQTT 5."""
+    """The broker does not speak MQTT 5: it says so, hangs up or does not answer."""
 
 
 def _publish(
@@ -54,28 +56,30 @@ def _publish(
         client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=address.v5)
     except OSError as error:
         raise PublishError(f"{where} cannot be asked by TLS: {address.tls_ca}: {error}") from error
-    answered, refusals, lacks_v5 = threading.Event(), list[str](), list[bool]()
+    ended, said, refusals = threading.Event(), list[Any](), list[str]()  # ended: the broker answered, or hung up
 
     def on_connect(_client: object, _data: object, _flags: object, reason: Any, _properties: object) -> None:
-        if reason.is_failure:
-            refusals.append(str(reason))
-            lacks_v5.append(address.v5 and is_refused_version(reason))
-        answered.set()
+        said.append(reason)
+        ended.set()
+
+    def on_disconnect(*_: object) -> None:
+        ended.set()
 
     def on_publish(_client: object, _data: object, _packet: int, reason: Any, _properties: object) -> None:
         if reason.is_failure:
             refusals.append(str(reason))
 
-    client.on_connect, client.on_publish = on_connect, on_publish
+    client.on_connect, client.on_disconnect, client.on_publish = on_connect, on_disconnect, on_publish
     failed = PublishError(f"{where} did not take it")
     try:
         open_connection(client, address)
-        if not answered.wait(wait_s):
-            raise failed
-        if any(lacks_v5):
+        ended.wait(min(wait_s, V5_WAIT_S) if address.v5 else wait_s)
+        if address.v5 and (not said or is_refused_version(said[0])):
             raise _VersionError
-        if refusals:
-            raise PublishError(f"{where} refuses us: {refusals[0]}")
+        if not said:
+            raise failed
+        if said[0].is_failure:
+            raise PublishError(f"{where} refuses us: {said[0]}")
         sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
         end_s = time.monotonic() + wait_s
         for one in sent:

@@ -81,7 +81,7 @@ class BrokerInUse:
     def written(self) -> dict[str, Any]:
         """For other commands on this machine (:func:`services.message_broker.broker_address`), as JSON."""
         files = {"password_file": str(self.password_file or ""), "tls_ca_file": str(self.tls_ca_file or "")}
-        return {"host": self.host, "port": self.port, "username": self.username, **files}
+        return {**self.settings(), **files}
 
     def _address(self) -> MqttAddress:
         if not self.host:

@@ -37,7 +37,11 @@ def answering(*connections: Sequence[bytes]) -> MqttAddress:
     return MqttAddress(host="127.0.0.1", port=server.getsockname()[1], username="u", password="wrong")
 
 
-@pytest.mark.parametrize("connections", [[[NOT_AUTHORIZED]], [[NO_VERSION_5], [NOT_AUTHORIZED_3]]], ids=["5", "3.1.1"])
+@pytest.mark.parametrize(
+    "connections",
+    [[[NOT_AUTHORIZED]], [[NO_VERSION_5], [NOT_AUTHORIZED_3]], [[], [NOT_AUTHORIZED_3]]],
+    ids=["5", "3.1.1", "3.1.1, and it hangs up on MQTT 5"],
+)
 def test_a_broker_that_refuses_the_login_is_told(connections: list[list[bytes]]) -> None:
     """A wrong password is none of a broker that does not run; one that speaks 3.1.1 alone is asked in that."""
     with pytest.raises(PublishError, match="refuses us: Not authorized"):
