@@ -29,7 +29,6 @@ Clock = Callable[[int], str]
 """A time in ms as people at the site write it."""
 
 VERSION = 1
-HOUR_MS = 3_600_000
 
 
 class AlertDesk:
@@ -70,7 +69,7 @@ class AlertDesk:
             now = self.watch.is_now(index, ahead.half_hour)
             for r, (rule, each) in enumerate(zip(self.rules, of_zone, strict=True)):
                 since = self.watch.since(index, ahead.half_hour, r) if now[r] else 0
-                finding = _finding(rule, each, since, end_ms, clock)
+                finding = _finding(rule, each, since, end_ms, self.watch.leads[r], clock)
                 changed += self.book.see(end_ms, site, zone, rule.name, finding)
         return changed, said
 
@@ -105,8 +104,8 @@ class AlertDesk:
         self.book.load_state_dict(state["book"])
 
 
-def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock) -> RuleFinding | None:
-    """``since`` is for how many half hours an event has gone on, 0 where none does."""
+def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, lead: int, clock: Clock) -> RuleFinding | None:
+    """``since``: for how many half hours an event has gone on, 0: none does; the chance is of the next ``lead``."""
     began_ms, event = end_ms - since * STEP_MS, said.event
     if event is None:
         words = event_words(rule, 1.0, True, clock(began_ms), "", {})
@@ -115,7 +114,7 @@ def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock)
         return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
     if not event.first and not since:  # no scenario has one, but this hour of the day often does: within the lead
-        first, last = end_ms, end_ms + round(rule.lead_h * HOUR_MS)
+        first, last = end_ms, end_ms + lead * STEP_MS
     begins = began_ms if since else first
     until = clock(last) if event.last or not since else ""
     words = event_words(rule, said.chance, bool(since), clock(begins), until, event.inputs)

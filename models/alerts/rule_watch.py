@@ -83,8 +83,9 @@ class RuleWatch:
         self.rules = tuple(rule for rule in rules if rule.is_course)
         self._spec, self._half = spec, STEP_MS // spec.step_ms
         self._columns = {name: spec.channels.index(name) for name in METRICS if name in spec.channels}
-        self._leads = [min(steps_of(rule.lead_h * 60), reach_steps(spec)) for rule in self.rules]
-        self._chances = [ChanceCalibration(lead, capacity) for lead in self._leads]
+        # In half hours, by rule: how far ahead its chance looks.
+        self.leads = [min(steps_of(rule.lead_h * 60), reach_steps(spec)) for rule in self.rules]
+        self._chances = [ChanceCalibration(lead, capacity) for lead in self.leads]
         self._zones = ZoneArrays(
             capacity,
             half=((), np.int64, -1),  # of the newest entries, ...
@@ -155,7 +156,7 @@ class RuleWatch:
                 before = self._margins_before(int(indices[z]), ahead.half_hour, r, len(past.minute))
                 events.append(foresee(rule, past, future, bool(now[z][r]), wholes[z], before))
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)
-            came = self._came(indices, r, ahead.half_hour, self._leads[r])
+            came = self._came(indices, r, ahead.half_hour, self.leads[r])
             chance, usual = self._chances[r].step(indices, ahead.half_hour, hour, share, came)
             for z, event in enumerate(events):
                 found[z].append(Said(event, float(chance[z]), float(usual[z])))

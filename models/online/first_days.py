@@ -236,8 +236,8 @@ class FirstDays:
         s, share = self._zones, self.share(indices)
         mine = (share > 0).any(axis=1)
         mixed = s["mixed"][indices]
-        # At examples, whenever a zone was born: between them nobody says what the learners forecast.
-        stale = np.flatnonzero(mine & ((mixed < 0) | (step // self._stride > mixed // self._stride)))
+        # At examples, whenever a zone was born (-1: never yet): between them nobody says what the learners forecast.
+        stale = np.flatnonzero(mine & (step // self._stride > mixed // self._stride))
         if len(stale):
             turns = -(-len(stale) // MOST_ZONES)
             turn = stale[(step // self._stride) % turns :: turns]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["AlertDeliveries", "DeliveryFigures"]
 
 LOOK_S = 0.5
-END_S = 15.0
+END_S = 5.0
 """A call that takes longer is left behind by a stop: its changes are told again, by the same names."""
 
 
@@ -78,7 +78,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         late, missed = ({one.name: getattr(one, of) for one in self._mails} for of in ("waiting", "missed"))
         each = self._deliverers.items()
         return DeliveryFigures(
-            alerts_told={name: self._trace.changes[name] for name, _ in each},
+            alerts_told={name: self._trace.changes[name] for name in self._deliverers},
             alerts_waiting={name: one.waiting + late.get(name, 0) for name, one in each},
             alerts_lost={name: one.lost + refused.get(name, 0) + missed.get(name, 0) for name, one in each},
         )  # fmt: skip

@@ -64,16 +64,15 @@ class _Waiting(NamedTuple):
 class Deliverer:
     """Carries changes from the journals of ``root`` to a channel; call :meth:`look` often, from one thread.
 
-    What was in a journal before the channel was first set up is not told. ``clock_s`` is monotonic. ``delivered``
-    (those that the channel passed over, too), ``lost`` and ``waiting`` count changes, since it was made; ``error`` says
-    what fails now.
+    What was in a journal before the channel was first set up is not told. ``clock_s`` is monotonic. ``lost`` and
+    ``waiting`` count changes, since it was made; ``error`` says what fails now.
     """
 
     def __init__(self, root: Storage | Path, channel: Channel, clock_s: Callable[[], float]) -> None:
         self._storage, self._channel, self._clock_s = stored_in(root), channel, clock_s
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._begun = self._stopped = False
-        self.delivered = self.lost = self.waiting = 0
+        self.lost = self.waiting = 0
         self.error = ""
         self._key = places_key(channel.name)
         self._readers: dict[str, JournalReader] = {}
@@ -143,7 +142,6 @@ class Deliverer:
         return found
 
     def _move_on(self, told: Sequence[_Waiting]) -> None:
-        self.delivered += len(told)
         self.waiting -= len(told)
         if told:
             self._places |= {one.journal: one.number for one in told}

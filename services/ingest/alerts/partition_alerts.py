@@ -248,6 +248,8 @@ class PartitionAlerts:
         step = ground.latest[site]
         self._looked.add((site, step.end_ms))
         zones = [zone for zone in zones if ground.rings.known(site, zone) is not None]
+        if not zones:  # their rows were lost with a snapshot
+            return
         rows = rows_of_day(ground, self._spec, step, zones)
         for z, zone in enumerate(zones):
             group = self._groups.of(site, zone)
@@ -261,7 +263,7 @@ class PartitionAlerts:
     def _see(self, offset: int, site: str, zones: Sequence[str], rows: F32, ground: Ground) -> None:
         """Have the rules of the climate look at zones, with the rows ``[Z, L, C]`` of their day."""
         place = self._place_of(site)
-        ahead = look_at(ground, self._spec, place, site, zones) if self._foresees and zones else None
+        ahead = look_at(ground, self._spec, place, site, zones) if self._foresees else None
         if ahead is None:
             return
         old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)

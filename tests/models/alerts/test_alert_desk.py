@@ -48,10 +48,9 @@ def test_a_chance_without_a_scenario_is_one_of_the_lead() -> None:
     """Cold nights come at this hour though no scenario has one: it is said of hours to come."""
     (rule,) = (rule for rule in RULES if rule.name == "cold")
     none = ForeseenEvent(0.0, False, 0, 0, 0, {})
-    finding = _finding(rule, Said(none, 0.5, 0.4), 0, 10 * 3_600_000, clock)
+    finding = _finding(rule, Said(none, 0.5, 0.4), 0, 10 * 3_600_000, 24, clock)
     assert finding is not None
-    lead_ms = round(rule.lead_h * 3_600_000)
-    assert (finding.from_ms, finding.to_ms) == (10 * 3_600_000, 10 * 3_600_000 + lead_ms)
+    assert (finding.from_ms, finding.to_ms) == (10 * 3_600_000, 22 * 3_600_000)
     assert "between 10:00 and " in finding.why
 
 

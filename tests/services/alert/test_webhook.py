@@ -87,7 +87,7 @@ def test_a_server_that_fails_is_asked_again_with_the_same_key(tmp_path: Path, re
         deliverer.look()
         clock.now_s += 1000
     assert receiver.keys == ["a1-1", "a1-2", "a1-2", "a1-2"]
-    assert (deliverer.delivered, deliverer.waiting, deliverer.error) == (2, 0, "")
+    assert (deliverer.waiting, deliverer.error) == (0, "")
 
 
 @pytest.mark.parametrize("answer", ["hang", "drip"])
@@ -112,7 +112,7 @@ def test_a_server_that_is_killed_and_comes_back_gets_everything(tmp_path: Path, 
     again = Deliverer(tmp_path, webhook(receiver), clock)
     journal(tmp_path, change("a1", 3))
     again.look()
-    assert (again.waiting, again.delivered) == (2, 0)
+    assert again.waiting == 2
     back = Receiver(receiver.port)
     clock.now_s += 1000
     again.look()
