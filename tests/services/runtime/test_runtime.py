@@ -20,6 +20,7 @@ from services.config import ApiSettings, Settings, load_settings
 from services.errors import StartError
 from services.installation import app_name_of
 from services.key_file import write_secret
+from services.messages import ONLINE_VERSION
 from services.runtime import ingress
 from services.runtime.ingress import probe_ingress
 from services.runtime.leftovers import end_left_over
@@ -148,7 +149,7 @@ def test_commands_that_train_are_no_owners_of_the_state(
     monkeypatch.setattr("services.learn.promotion.registry.open_registry", lambda *_: registry)
     monkeypatch.setattr("services.learn.training.recipe.differing_versions", lambda _: [])
     spec = SimpleNamespace(channels=("air_temp_c",), step_ms=300_000)
-    job = SimpleNamespace(spec=spec, after_ms=0, to_ms=1)
+    job = SimpleNamespace(spec=spec, after_ms=0, to_ms=1, champion=ONLINE_VERSION)
     monkeypatch.setattr("services.learn.training.recipe.job_of", lambda _: job)
     (tmp_path / "hothouse.toml").write_text('[ray]\naddress = "head:6379"\n[learn]\nmlflow_uri = "http://m"\n')
     done = CliRunner().invoke(app, ["--config", str(tmp_path / "hothouse.toml"), "--data-dir", str(tmp_path), *command])
