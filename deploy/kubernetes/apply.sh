@@ -11,8 +11,9 @@ patience=${PATIENCE:-600s}
 k() { kubectl --namespace "${namespace}" "$@"; }
 say() { printf '%(%T)T  %s\n' -1 "$*"; }
 apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - >/dev/null; }
-kind() { # the documents of that kind, of those on standard input
-    awk -v kind="kind: $1" 'BEGIN {RS = "---\n"; ORS = "---\n"} index("\n" $0, "\n" kind "\n")'
+kind() { # KIND [NAME]: the documents of that kind, and of that name, of those on standard input
+    awk -v kind="kind: $1" -v name="${2:+  name: $2}" 'BEGIN {RS = "---\n"; ORS = "---\n"}
+        index("\n" $0, "\n" kind "\n") && (name == "" || index($0, "\n" name "\n"))'
 }
 ready() { # SELECTOR: the pods whose own container is ready; the autoscaler beside the head's says nothing of it
     k get pods --selector "$1" --output 'jsonpath={range .items[*]}{.metadata.name}{" "}{.status.containerStatuses[?(@.name!="autoscaler")].ready}{"\n"}{end}' |
@@ -51,6 +52,7 @@ esac
 case ${1:-} in
 --abandon)
     k delete deployment,raycluster "${next}" --ignore-not-found
+    k delete service "${next}-api" --ignore-not-found
     k scale deployment "${now}" --replicas 1
     k rollout status deployment "${now}" --timeout "${patience}"
     ;;
@@ -63,6 +65,7 @@ case ${1:-} in
     # What the new pods are called may be new to the policies. Those of before that have another name stay, and so does what they allow.
     kind NetworkPolicy <<<"${rendered}" | apply
     kind ConfigMap <<<"${rendered}" | apply
+    kind Service "${next}-api" <<<"${rendered}" | apply # where it asks itself whether it is ready; the other Service is switched last
     kind RayCluster <<<"${rendered}" | apply
     await "its head" "ray.io/cluster=${next},ray.io/node-type=head"
     # It leaves its application on the cluster (ray.keep_serving), and its state saved.
@@ -79,6 +82,7 @@ case ${1:-} in
     apply <<<"${rendered}"
     sleep 10 # what was asked of the old one is answered
     k delete deployment,raycluster "${now}" --wait=false >/dev/null
+    k delete service "${now}-api" --ignore-not-found >/dev/null
     say "${next} runs, and ${now} is being removed"
     ;;
 *)

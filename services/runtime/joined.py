@@ -101,6 +101,14 @@ def check_serve(port: int, route: str, application: str) -> None:
             )
 
 
+def has_failed(name: str) -> bool:
+    """Whether the cluster has the application, and Serve gave it up: it waits for another version then."""
+    from ray import serve
+
+    found = within(serve.status, STATUS_S).applications.get(name)
+    return found is not None and found.status == "DEPLOY_FAILED"
+
+
 def await_application(settings: Settings, name: str, every_s: float = 0.2, enough_s: float = ENOUGH_S) -> None:
     """Return once the application runs, or as much of it as the nodes take (``ray.replicas_per_node``), or one replica
     of each kind after ``enough_s``.

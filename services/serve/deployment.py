@@ -20,6 +20,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from services.access_keys import keys_of
 from services.config import Settings
@@ -36,7 +37,7 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 from services.runtime.ingress import encrypted, probe_ingress
-from services.runtime.joined import BEGIN_S, api_host, await_application, check_serve, within
+from services.runtime.joined import BEGIN_S, api_host, await_application, check_serve, has_failed, within
 from services.runtime.named_actors import NamedActors
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
@@ -155,10 +156,11 @@ def link_torch() -> None:
         system.dlopen(os.fsencode(library), os.RTLD_NOW)  # where it fails, the import says why
 
 
-def build_app(settings: Settings, load: Load = load_model) -> Any:
+def build_app(settings: Settings, load: Load = load_model, *, anew: bool = False) -> Any:
     """The Serve application: Api is its ingress; Forecaster is bound to it, and shards call it too.
 
-    ``load`` makes a model of an artefact folder, in a Forecaster replica.
+    ``load`` makes a model of an artefact folder, in a Forecaster replica. ``anew``: with new replicas, also on a
+    cluster that has those of the same settings.
     """
     from ray import serve
 
@@ -166,7 +168,7 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
 
     joins = bool(settings.ray.address)
     operator, limits = _operator(settings), _limits(settings)
-    made_of = _fingerprint(settings, operator, limits) if joins else None
+    made_of = _fingerprint(settings, operator, limits, uuid4() if anew else "") if joins else None
 
     def deployment(kind: Any, name: str, replicas: int, most_requests: int, needs: dict[str, Any]) -> Any:
         made = serve.deployment(
@@ -238,7 +240,8 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         )
         if joins:
             check_serve(port, route_prefix, application)
-            target = serve.RunTarget(build_app(settings, load), name=application, route_prefix=route_prefix)
+            app = build_app(settings, load, anew=has_failed(application))
+            target = serve.RunTarget(app, name=application, route_prefix=route_prefix)
             serve.run_many([target], wait_for_applications_running=False)
         else:
             serve.run(build_app(settings, load), name=application, route_prefix=route_prefix)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from edge.timing import Backoff
 
-__all__ = ["follow"]
+__all__ = ["follow", "until_told"]
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY_S = 0.1
@@ -18,21 +18,25 @@ LONGEST_DELAY_S = 2.0
 News = TypeVar("News")
 
 
-async def follow(ask: Callable[[], Awaitable[News]], take: Callable[[News], Awaitable[None]], name: str) -> None:
-    """Ask, take what came, and ask again, until the owner cancels it.
+async def until_told(ask: Callable[[], Awaitable[News]], name: str) -> News:
+    """What ``ask`` answers, once it does; an error of it (the actor is away) is waited out with growing pauses.
 
-    ``ask`` looks the actor up anew each time it is called, so that a restarted actor is found; an error of ``ask``
-    (the actor is away) is waited out with growing pauses. ``take`` handles its own errors: one that gets out ends
-    this loop, and its owner's health check then fails.
+    ``ask`` looks the actor up anew each time it is called, so that a restarted actor is found.
     """
     backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
     while True:
         try:
-            news = await ask()
+            return await ask()
         except Exception as error:  # whatever Ray raises while an actor restarts
             delay_s = backoff.next_s()
             _log.info("%s does not answer, asking again in %.1f s: %s", name, delay_s, error)
             await asyncio.sleep(delay_s)
-            continue
-        backoff.reset()
-        await take(news)
+
+
+async def follow(ask: Callable[[], Awaitable[News]], take: Callable[[News], Awaitable[None]], name: str) -> None:
+    """Ask until there is an answer, take it, and ask again, until the owner cancels it.
+
+    ``take`` handles its own errors: one that gets out ends this loop, and its owner's health check then fails.
+    """
+    while True:
+        await take(await until_told(ask, name))

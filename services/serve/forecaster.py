@@ -24,7 +24,7 @@ from edge.timing import Backoff
 from models.spec import QUANTILES, ForecastSpec, Place
 from services.errors import HothouseError, ModelFilesError
 from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, ForecastReply, ForecastRequest, ServedModel
-from services.serve.follow import follow
+from services.serve.follow import follow, until_told
 
 __all__ = ["Forecaster", "Load", "LoadedModel", "ModelPointerLink", "warm_up"]
 
@@ -86,8 +86,11 @@ class Forecaster:
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve the champion of now, then begin to follow the model pointer."""
-        await self._take(await self._pointer.wait(0))
+        """Serve the champion of now, then begin to follow the model pointer.
+
+        Waits for a pointer that is not there yet: after a power cut the cluster starts its replicas before the service.
+        """
+        await self._take(await until_told(lambda: self._pointer.wait(0), "slot"))
         self._follower = asyncio.create_task(
             follow(lambda: self._pointer.wait(self._generation), self._take, "slot"), name="follow the model pointer"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.compose.waiting import until
 from tests.kubernetes.cluster import APPLY, NAMESPACE, Cluster, ClusterError, run
 
-__all__ = ["HARMS", "Harm", "harm", "ready", "upgrade"]
+__all__ = ["HARMS", "Harm", "harm", "kill_system", "ready", "upgrade"]
 
 RECOVER_S = 240.0
 STEP_MS = 300_000
@@ -130,6 +130,33 @@ def harm(cluster: Cluster, what: Harm) -> float:
     until(lambda: ready(cluster, count), f"all pods are ready after {what.words}", RECOVER_S)
     until(lambda: min(cluster.origins().values()) >= before + 2 * STEP_MS, "forecasts go on", RECOVER_S, ASK_EVERY_S)
     return time.monotonic() - began_s
+
+
+def kill_system(cluster: Cluster) -> float:
+    """All pods but the gateway's and the broker's are killed at once, as by the loss of the only machine that they are
+    on; how many seconds until forecasts go on.
+
+    The broker keeps what waits for a gateway once a second: killed with it, what came in the last one would be lost.
+    """
+    before, count = max(forecasts(cluster).values()), len(cluster.pods("app.kubernetes.io/name=hothouse"))
+    began_s = time.monotonic()
+    of_system = "app.kubernetes.io/name=hothouse,app.kubernetes.io/component notin (gateway,mosquitto)"
+    killed = _ids(cluster, of_system)
+    at_once = ("--grace-period=0", "--force", "--wait=false")
+    cluster.kubectl("-n", NAMESPACE, "delete", "pod", "-l", of_system, *at_once)
+
+    def replaced() -> bool:
+        return not killed & _ids(cluster, of_system) and ready(cluster, count)
+
+    until(replaced, "all pods of the system are others, and ready", 2 * RECOVER_S)
+    further_ms = before + 2 * STEP_MS
+    until(lambda: min(cluster.origins().values(), default=0) >= further_ms, "forecasts go on", RECOVER_S, ASK_EVERY_S)
+    return time.monotonic() - began_s
+
+
+def _ids(cluster: Cluster, selector: str) -> set[str]:
+    """Of pods, also those that end; a pod that takes another's place may have its name."""
+    return {str(pod["metadata"]["uid"]) for pod in cluster.all_pods(selector)}
 
 
 def upgrade(cluster: Cluster, folder: Path) -> float:

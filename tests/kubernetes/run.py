@@ -46,7 +46,7 @@ from tests.kubernetes.cluster import (
     run,
     secret,
 )  # fmt: skip
-from tests.kubernetes.harm import HARMS, forecasts, harm, upgrade
+from tests.kubernetes.harm import HARMS, forecasts, harm, kill_system, upgrade
 from tests.kubernetes.job import FILES, pretrain
 from tests.kubernetes.load import Load, Seen
 from tests.patience import budget_s
@@ -56,6 +56,8 @@ SECRETS = ROOT / "deploy" / "secrets"
 FIRST_FORECAST_S = 240.0
 VOLUMES = 3  # claims of Redis, MLflow and Mosquitto
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
+SYSTEM_KILLED, AWAY_S = "system killed", 180.0
+"""Nothing can answer meanwhile; for how long it may not."""
 AGAIN = "upgraded again"
 """Takes three minutes more, so it is only done where it is named: it waits until what was there before is gone."""
 OFFICE = "https://office.example.org"
@@ -129,6 +131,7 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
         _see_the_ports(cluster, report)
         _see_the_accounts(cluster, report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
+        done += [(SYSTEM_KILLED, round(20 * AWAY_S), partial(kill_system, cluster))]
         done += [("upgraded", 0, partial(upgrade, cluster, CHANGED)), (AGAIN, 0, partial(upgrade, cluster, SYSTEM))]
         wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
         for words, most_failed, do in done:

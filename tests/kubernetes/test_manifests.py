@@ -187,6 +187,18 @@ def test_the_api_is_asked_where_its_replicas_are(overlay: str) -> None:
     assert [*range(first, after)] == [service["ports"][0]["targetPort"]] == [http]
 
 
+def test_a_generation_asks_its_own_api(overlay: str) -> None:
+    """Not by the head's proxy, whose loss would hold a replica up; and not the generation that is being replaced."""
+    found = {(one["kind"], one["metadata"]["name"]): one for one in objects(overlay)}
+    if ("RayCluster", "hothouse-a") not in found:
+        return
+    service, public = (found["Service", name]["spec"] for name in ("hothouse-a-api", "hothouse-api"))
+    assert service == public
+    [container] = found["Deployment", "hothouse-a"]["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert env["HOTHOUSE_API__URL"] == "http://hothouse-a-api"
+
+
 def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
     """One policy for all pods, of both directions, that allows nothing."""
     found = [one["spec"] for one in objects(overlay) if one["kind"] == "NetworkPolicy"]

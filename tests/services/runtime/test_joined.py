@@ -257,6 +257,13 @@ def test_a_controller_that_does_not_answer_stops_the_start() -> None:
         joined.within(lambda: 1 // 0, 60)
 
 
+@pytest.mark.parametrize(("status", "failed"), [("DEPLOY_FAILED", True), ("DEPLOYING", False), ("RUNNING", False)])
+def test_what_serve_gave_up_is_known(monkeypatch: pytest.MonkeyPatch, status: str, failed: bool) -> None:
+    """It tries replicas of the same version no more, whoever deploys them again."""
+    monkeypatch.setattr(serve, "status", lambda: replicas(status, Api=1, Forecaster=0))
+    assert (joined.has_failed("ours"), joined.has_failed("another")) == (failed, False)
+
+
 def test_replicas_that_fail_stop_the_start(
     cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,16 +30,17 @@ def test_torch_is_linked_before_it_is_imported() -> None:
 def test_a_start_like_the_one_before_leaves_replicas_of_a_cluster_as_they_are(tmp_path: Path) -> None:
     """They know the forecasts and go on answering; with other settings, or another key, they are made anew."""
 
-    def version(folder: str = "a", **changed: object) -> str | None:
+    def version(folder: str = "a", *, anew: bool = False, **changed: object) -> str | None:
         data_dir = tmp_path / folder
         write_secret(data_dir / OPERATOR_KEY_FILE)
         settings = load_settings(data_dir=data_dir, **{"ray": {"address": "head:6379"}, **changed})
-        found: str | None = build_app(settings)._bound_deployment.version
+        found: str | None = build_app(settings, anew=anew)._bound_deployment.version
         return found
 
     assert version()
     assert version() == version()
     assert len({version(), version("b"), version(api={"rate_per_s": 7})}) == 3
+    assert len({version(), version(anew=True), version(anew=True)}) == 3, "where Serve gave them up"
     assert version(ray={}) is None
 
 

@@ -110,6 +110,29 @@ def test_a_champion_of_before_the_start_is_served_from_the_first_request(tmp_pat
     asyncio.run(run())
 
 
+def test_waits_for_a_pointer_that_is_not_there_yet(tmp_path: Path) -> None:
+    """After a power cut a replica may start before the service; Serve would give up one that fails then."""
+
+    class Later(Link):
+        misses = 2
+
+        async def wait(self, seen_generation: int) -> ServedModel:
+            if self.misses:
+                self.misses -= 1
+                raise ValueError("no actor is called slot")
+            return await super().wait(seen_generation)
+
+    async def run() -> None:
+        link = Later(tmp_path)
+        await link.pointer.set("v1", "7")
+        replica = Forecaster(SPEC, lambda _: Place(), load, link)
+        await replica.start()
+        assert (replica.version, link.misses) == ("v1", 0)
+        await replica.stop()
+
+    asyncio.run(run())
+
+
 def test_a_network_asks_for_rows_that_a_request_did_without(tmp_path: Path) -> None:
     """A request without rows is answered online; a network answers that it must be asked again."""
 
