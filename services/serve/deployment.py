@@ -51,6 +51,7 @@ from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState
 from services.serve.loop_watch import watch_loop
 from services.serve.model_pointer import ModelPointer
+from services.serve.reused_port import reuse_port
 from services.store.storage import StorageAddress, address_of, fetch_folder
 from services.tracing import open_spans
 
@@ -318,6 +319,7 @@ class _ApiReplica:
         await backend.connect()
         if settings.ray.address:
             keep_connection(ask_head)
+            reuse_port()
         self._cors_origins = settings.api.cors_origins
         self._state = ApiState(
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.compose.waiting import until
 from tests.kubernetes.cluster import APPLY, NAMESPACE, Cluster, ClusterError, run
 
-__all__ = ["HARMS", "Harm", "harm", "kill_system", "ready", "upgrade"]
+__all__ = ["HARMS", "Harm", "change_settings", "harm", "kill_system", "ready", "upgrade"]
 
 RECOVER_S = 240.0
 STEP_MS = 300_000
@@ -157,6 +157,18 @@ def kill_system(cluster: Cluster) -> float:
 def _ids(cluster: Cluster, selector: str) -> set[str]:
     """Of pods, also those that end; a pod that takes another's place may have its name."""
     return {str(pod["metadata"]["uid"]) for pod in cluster.all_pods(selector)}
+
+
+def change_settings(cluster: Cluster, folder: Path) -> float:
+    """Apply another overlay to what runs; how many seconds until the API has its settings and forecasts go on."""
+    began_s = time.monotonic()
+    run(str(APPLY), str(folder))
+    # Ready, as its probe sees it, is not before Ray Serve has replaced each replica of the API.
+    rollout = ("-n", NAMESPACE, "rollout", "status", f"deployment/{cluster.name}", f"--timeout={RECOVER_S:.0f}s")
+    cluster.kubectl(*rollout, timeout_s=RECOVER_S)
+    further_ms = max(forecasts(cluster).values()) + 2 * STEP_MS
+    until(lambda: min(cluster.origins().values(), default=0) >= further_ms, "forecasts go on", RECOVER_S, ASK_EVERY_S)
+    return time.monotonic() - began_s
 
 
 def upgrade(cluster: Cluster, folder: Path) -> float:

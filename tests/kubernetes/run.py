@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from itertools import zip_longest
@@ -46,7 +46,7 @@ from tests.kubernetes.cluster import (
     run,
     secret,
 )  # fmt: skip
-from tests.kubernetes.harm import HARMS, forecasts, harm, kill_system, upgrade
+from tests.kubernetes.harm import HARMS, change_settings, forecasts, harm, kill_system, upgrade
 from tests.kubernetes.job import FILES, pretrain
 from tests.kubernetes.load import Load, Seen
 from tests.patience import budget_s
@@ -58,10 +58,11 @@ VOLUMES = 3  # claims of Redis, MLflow and Mosquitto
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
 SYSTEM_KILLED, AWAY_S = "system killed", 180.0
 """Nothing can answer meanwhile; for how long it may not."""
-AGAIN = "upgraded again"
-"""Takes three minutes more, so it is only done where it is named: it waits until what was there before is gone."""
+CHANGED_IN_PLACE, UPGRADED, AGAIN = "settings changed", "upgraded", "upgraded again"
+"""Each brings the settings of the other one of two overlays. The last takes three minutes more, so it is only done
+where it is named: it waits until what was there before is gone."""
 OFFICE = "https://office.example.org"
-"""Pages of that origin may ask the API after the upgrade (`CHANGED`), and not before."""
+"""Pages of that origin may ask the API with the settings of `CHANGED`, and not with those of `SYSTEM`."""
 SETTLED = (
     "samples", "plans", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies",
 )  # fmt: skip
@@ -132,7 +133,8 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
         _see_the_accounts(cluster, report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
         done += [(SYSTEM_KILLED, round(20 * AWAY_S), partial(kill_system, cluster))]
-        done += [("upgraded", 0, partial(upgrade, cluster, CHANGED)), (AGAIN, 0, partial(upgrade, cluster, SYSTEM))]
+        changes = ((CHANGED_IN_PLACE, change_settings), (UPGRADED, upgrade), (AGAIN, upgrade))
+        done += [(words, 0, partial(_with_other_settings, cluster, report, words, how)) for words, how in changes]
         wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
         for words, most_failed, do in done:
             if words not in wanted:
@@ -143,10 +145,18 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
             seen = load.seen(began_s)
             table.append((words, took_s, seen))
             report.check(f"{words}: at most {most_failed} fail", seen.failed <= most_failed, seen.words)
-            if words in ("upgraded", AGAIN):  # with the setting, and then without it
-                taken = cluster.takes_pages_of(OFFICE)
-                report.check(f"{words}: its settings hold", taken == (words == "upgraded"), f"{OFFICE}: {taken}")
         _see_the_way(cluster, report)
+
+
+def _with_other_settings(
+    cluster: Cluster, report: Report, words: str, change: Callable[[Cluster, Path], float]
+) -> float:
+    """With the one that it does not have now of the two overlays."""
+    before = cluster.takes_pages_of(OFFICE)
+    took_s = change(cluster, SYSTEM if before else CHANGED)
+    taken = cluster.takes_pages_of(OFFICE)
+    report.check(f"{words}: its settings hold", taken != before, f"{OFFICE}: {taken}")
+    return took_s
 
 
 def _bring_up(cluster: Cluster) -> None:
