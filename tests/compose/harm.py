@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tests.compose.stack import Stack
 from tests.compose.waiting import forecasts, until
 
-__all__ = ["CUTS", "KILLS", "LOSSES", "Harm", "harm"]
+__all__ = ["CUTS", "KILLS", "LOSSES", "Harm", "harm", "kill_system"]
 
 RECOVER_S = 240.0
 AWAY_S = 8.0
@@ -48,6 +50,7 @@ KILLS = (
     *map(Harm, ("service", "ray-head", "front")),
 )
 LOSSES = (Harm("ray-worker", disk=True, number=WORKERS),)  # Compose gives a new container the highest number plus one
+SYSTEM = (("ray-head", 1), *(("ray-worker", number + 1) for number in range(WORKERS)), ("service", 1))
 CUTS = (
     Harm("gateway", "core"),
     Harm("mosquitto", "field"),
@@ -80,15 +83,43 @@ def harm(stack: Stack, what: Harm) -> float:
     def runs() -> bool:
         found = stack.inspect(what.service, what.number)
         again = found["Id"] != was["Id"] if what.disk else found["RestartCount"] > was["RestartCount"]
-        again = again or bool(what.network)
-        return again and found["State"]["Running"] and found["State"]["Health"]["Status"] == "healthy"
+        return _healthy(found) and (again or bool(what.network))
 
     until(runs, f"{what.service} runs again", RECOVER_S)
+    _await_forecasts(stack, before, replicas=what.most_gap_s is not None)
+    return time.monotonic() - began_s
+
+
+def kill_system(stack: Stack) -> float:
+    """SIGKILL to all containers of the Ray cluster and the service, as by the loss of their machine; how many seconds
+    until they have recovered.
+    """
+    before = max(forecasts(stack).values())
+    was = {part: stack.inspect(*part) for part in SYSTEM}
+    began_s = time.monotonic()
+    for part in SYSTEM:
+        stack.kill(*part)
+
+    def run() -> bool:
+        found = {part: stack.inspect(*part) for part in SYSTEM}
+        return all(_healthy(now) and now["RestartCount"] > was[part]["RestartCount"] for part, now in found.items())
+
+    until(run, "the system runs again", RECOVER_S)
+    _await_forecasts(stack, before, replicas=True)
+    return time.monotonic() - began_s
+
+
+def _healthy(container: Mapping[str, Any]) -> bool:
+    state = container["State"]
+    return bool(state["Running"] and state["Health"]["Status"] == "healthy")
+
+
+def _await_forecasts(stack: Stack, before: int, *, replicas: bool) -> None:
+    """Return once what is said of recovery holds, of rows after that event time."""
     # What was on its way closes a row or two; the third was made of what came after.
-    until(lambda: min(stack.origins().values()) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
+    until(lambda: min(stack.origins().values(), default=0) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
     until(lambda: stack.newest_point() >= before + 3 * STEP_MS, "rows come into InfluxDB", RECOVER_S)
     # Else the next harm would meet one that is left alone.
     until(lambda: stack.workers_that_answer() == WORKERS, "each worker answers", RECOVER_S)
-    if what.most_gap_s is not None:
+    if replicas:
         until(lambda: stack.replicas_that_run(WORKERS, 60.0) == WORKERS, "each worker has its replica", RECOVER_S)
-    return time.monotonic() - began_s

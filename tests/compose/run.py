@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from tests.ci.record import FOLDER_VARIABLE
-from tests.compose.harm import CUTS, KILLS, LOSSES, harm
+from tests.compose.harm import CUTS, KILLS, LOSSES, harm, kill_system
 from tests.compose.probe import Probe
 from tests.compose.report import Report, clock, stretches
 from tests.compose.security import listens, refusals, secrets_kept
@@ -31,6 +31,7 @@ from tests.patience import budget_s
 
 LOGS = ROOT / "deploy" / "e2e-logs"
 FIRST_FORECAST_S = 120.0
+AWAY_S = 180.0  # where all of the system is killed
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
 SETTLED = (
     "samples", "plans", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies",
@@ -85,6 +86,7 @@ def _tell(stack: Stack, report: Report) -> None:
         _see_the_way(stack, report)
         _learn(stack, report, probe)
         _harm(stack, report, probe)
+        _lose_all(stack, report, probe)
         _see_the_way(stack, report)
     _settle(stack, report)
     report.checks(secrets_kept(stack))
@@ -150,6 +152,16 @@ def _harm(stack: Stack, report: Report, probe: Probe) -> None:
             report.check(
                 f"{what.words}: at most {most_s:.0f} s without /predict", gap_s <= most_s, f"{gap_s:.1f} s", True
             )
+
+
+def _lose_all(stack: Stack, report: Report, probe: Probe) -> None:
+    """Nothing can answer meanwhile; it must come back by itself."""
+    began_s, words = time.monotonic(), "kill -9 system"
+    report.say(f"{words} ...")
+    took_s = kill_system(stack)
+    report.harms.append((words, took_s, probe.longest_gap_s(began_s)))
+    limit_s = budget_s(AWAY_S)
+    report.check(f"{words}: back within {limit_s:.0f} s", took_s <= limit_s, f"{took_s:.0f} s", True)
 
 
 def _settle(stack: Stack, report: Report) -> None:

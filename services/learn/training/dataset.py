@@ -99,7 +99,6 @@ def read(
     A small history is read here and now, into the object store: Ray Data's reader starts half a dozen processes.
     """
     import ray.data
-    from ray.data.expressions import col
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -107,10 +106,7 @@ def read(
     if found.total * len(channels) * 4 <= SMALL_BYTES:
         batches = _batches(files, [*KEYS, *channels], found.from_ms - 1, found.to_ms, where)
         return ray.data.from_arrow(pa.Table.from_batches(batches))
-    if where is None:
-        rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
-        within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
-        return rows.filter(expr=within, num_cpus=READ_CPUS)
+    # Not Ray Data's own reader, which takes the first file's columns for those of all: newer files may have more.
     names = ray.data.from_items([{"file": name} for name in files], override_num_blocks=len(files))
     part = partial(_named, columns=[*KEYS, *channels], found=found, where=where)
     return names.map_batches(part, batch_size=1, batch_format="pyarrow", num_cpus=READ_CPUS)
@@ -205,7 +201,7 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.float32())) for name in columns])
 
 
-def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress) -> pa.Table:
+def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress | None) -> pa.Table:
     """The rows that were found of the tables with these names, of which some have none: a task of Ray Data."""
     batches = _batches(names["file"].to_pylist(), columns, found.from_ms - 1, found.to_ms, where)
     return pa.Table.from_batches(list(batches), _schema(columns))
