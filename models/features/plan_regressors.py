@@ -192,7 +192,7 @@ class KnownAheadFeatures:
         square = masked_mean(off**2, axis=0, dtype=np.float64)
         count = np.isfinite(off).sum(axis=0)
         self._seen += count
-        slowest = count / (max(len(over), 1) * SCALE_DAYS * _DAY)
+        slowest = count / (len(s) * SCALE_DAYS * _DAY)  # of all zones: each site is a call
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._square), square, self._square)
         self._square = np.where(count > 0, held + share * (square - held), self._square)

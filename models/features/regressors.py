@@ -236,7 +236,7 @@ class Features:
         count = seen.sum(axis=0)
         mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
-        slowest = count / (len(indices) * SCALE_DAYS * self._day)
+        slowest = count / (len(s) * SCALE_DAYS * self._day)  # of all zones: each site is a call
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._scale), mean, self._scale)
         self._scale = np.where(count > 0, held + share * (mean - held), self._scale)

@@ -82,12 +82,13 @@ class Intervals:
         size = self._size(indices, hours, horizons)
         usable = known & (size > 0)
         zone, shared = indices[:, None], np.maximum(usable.sum(axis=0), 1)
+        share = len(indices) / len(s)  # of a step; each site is a call
         for side, (factor, beyond) in enumerate(
             zip(self._factors(indices, block, horizons), (-residual, residual), strict=True)
         ):
             miss = np.where(usable, (beyond > factor * size) - QUANTILES[0], 0)
             s["factor"][zone, side, block, horizons] += np.float32(STEP) * miss
-            self._factor[side, horizons] += POOLED_STEP * miss.sum(axis=0) / shared
+            self._factor[side, horizons] += share * POOLED_STEP * miss.sum(axis=0) / shared
         count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons].astype(np.float32)
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
         error = np.minimum(np.abs(residual), np.float32(LARGEST))

@@ -555,7 +555,8 @@ class OnlineForecaster:
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
         known = ~np.isnan(mean)
         self._unit_seen[h] += known
-        slowest = self.waiting.stride / (UNIT_DAYS * self._spec.steps_per_day)
+        share = len(residual) / max(len(self), 1)  # of a step; each site is a call
+        slowest = share * self.waiting.stride / (UNIT_DAYS * self._spec.steps_per_day)
         gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
         held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
         self._unit[h] = np.where(known, held + gain * (mean - held), self._unit[h])

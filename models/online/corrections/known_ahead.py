@@ -190,8 +190,9 @@ class KnownAhead:
         s, ok = self._zones, np.isfinite(wanted)
         r, followed = np.where(ok, wanted, np.float32(0)), said * self._share[h]
         w = ok / np.maximum(np.abs(r - said), np.float32(LEAST))
-        self._moved[h] = self._moved[h] * self._keep + (w * said * said).sum(axis=0)
-        self._agreed[h] = self._agreed[h] * self._keep + (w * said * r).sum(axis=0)
+        keep = self._keep ** np.float32(len(zone) / len(s))  # of all zones: each site is a call
+        self._moved[h] = self._moved[h] * keep + (w * said * said).sum(axis=0)
+        self._agreed[h] = self._agreed[h] * keep + (w * said * r).sum(axis=0)
         w = ok / np.maximum(np.abs(r - followed), np.float32(LEAST))
         for name, other in (("moved", followed), ("agreed", r)):
             held = s[name][zone, h]
