@@ -112,6 +112,15 @@ class Features:
         newest = self._zones["step"][indices]
         return np.where(newest >= 0, np.maximum(step - newest - 1, 0), 0)
 
+    def part(self, indices: I64, step: int) -> float:
+        """How large a part these are of the zones that take part in a step, 0 to 1.
+
+        A step comes as a call for each site. What all zones share forgets by this part of a step, so that it is not
+        forgotten faster where there are more sites.
+        """
+        newest = self._zones["step"][: len(self._zones)]
+        return len(indices) / max(int((newest >= step - 1).sum()), len(indices))
+
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
         unit: F64,
@@ -236,7 +245,7 @@ class Features:
         count = seen.sum(axis=0)
         mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
-        slowest = count / (len(s) * SCALE_DAYS * self._day)  # of all zones: each site is a call
+        slowest = self.part(indices, step) * count / (len(indices) * SCALE_DAYS * self._day)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._scale), mean, self._scale)
         self._scale = np.where(count > 0, held + share * (mean - held), self._scale)

@@ -156,10 +156,11 @@ class FirstDays:
         ``hour [Z]`` is the hour of day, ``old [Z, P, M]`` what the learners had forecast.
         """
         mine = np.flatnonzero((self.share(indices) > 0).any(axis=1))
-        turns = -(-len(mine) // MOST_ZONES)
-        mine = mine[step // self._stride % max(turns, 1) :: max(turns, 1)]
         if not len(mine):
             return
+        part = len(mine) / max(self._taking_part(step), len(mine))  # see `Features.part`
+        turns = -(-len(mine) // MOST_ZONES)
+        mine = mine[step // self._stride % turns :: turns]
         s, zones, due, y, hour = self._zones, indices[mine], due[mine], y[mine], hour[mine]
         zone = zones[:, None]
         place = (step - self._steps[h]) // self._stride
@@ -176,8 +177,8 @@ class FirstDays:
         s["off"][zone, h] += off
         s["expected"][zone, h] += size
         keep = np.exp(-1 / (POOL_DAYS * self._a_day))
-        self._off[h] = keep * self._off[h] + off.sum(axis=0)
-        self._expected[h] = keep * self._expected[h] + size.sum(axis=0)
+        self._off[h] = keep**part * self._off[h] + off.sum(axis=0)
+        self._expected[h] = keep**part * self._expected[h] + size.sum(axis=0)
         normal = self.prior.issued[hour[:, None], h] * self._unit(zones)[:, None]
         missed = np.abs(y[:, None] - s["issued"][zone, at]) / normal
         known = np.isfinite(missed) & due[..., None]
@@ -187,7 +188,13 @@ class FirstDays:
         keep = np.float32(np.exp(-1 / (WIDTH_DAYS * self._a_day)))
         for name, pool, added in (("missed", self._missed, missed), ("counted", self._counted, known)):
             s[name][zone, h] = keep * s[name][zone, h] + added
-            pool[h] = keep * pool[h] + added.sum(axis=0)
+            pool[h] = keep**part * pool[h] + added.sum(axis=0)
+
+    def _taking_part(self, step: int) -> int:
+        """How many zones in their first days have an example of now or of the time before."""
+        s, place = self._zones, step // self._stride
+        of_now, before = (s["origin_at"][: len(s), one % self._trail] == one for one in (place, place - 1))
+        return int(((self.share(np.arange(len(s))) > 0).any(axis=1) & (of_now | before)).sum())
 
     def see(self, indices: I64, step: int, y: F32) -> None:
         """Take a row's targets ``[Z, M]``, NaN where unknown."""

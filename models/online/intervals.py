@@ -72,9 +72,10 @@ class Intervals:
         factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
         return factor[0] * size, factor[1] * size
 
-    def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32) -> F32:
+    def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32, part: float = 1.0) -> F32:
         """Truths less medians of forecasts of ``horizons [P]`` that matured at ``hour [Z]`` of the day, ``[Z, P, M]``,
-        NaN where unknown. Returns their sizes as multiples of what was usual at that hour until now.
+        NaN where unknown; of so large a ``part`` of a step's zones. Returns their sizes as multiples of what was usual
+        at that hour until now.
         """
         s, known = self._zones, np.isfinite(residual)
         hours = np.repeat(hour[:, None], len(horizons), axis=1)
@@ -82,13 +83,12 @@ class Intervals:
         size = self._size(indices, hours, horizons)
         usable = known & (size > 0)
         zone, shared = indices[:, None], np.maximum(usable.sum(axis=0), 1)
-        share = len(indices) / len(s)  # of a step; each site is a call
         for side, (factor, beyond) in enumerate(
             zip(self._factors(indices, block, horizons), (-residual, residual), strict=True)
         ):
             miss = np.where(usable, (beyond > factor * size) - QUANTILES[0], 0)
             s["factor"][zone, side, block, horizons] += np.float32(STEP) * miss
-            self._factor[side, horizons] += share * POOLED_STEP * miss.sum(axis=0) / shared
+            self._factor[side, horizons] += part * POOLED_STEP * miss.sum(axis=0) / shared
         count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons].astype(np.float32)
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
         error = np.minimum(np.abs(residual), np.float32(LARGEST))

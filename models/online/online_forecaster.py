@@ -202,7 +202,8 @@ class OnlineForecaster:
         self._catch_up(indices, step)
         matured = self.waiting.matured(indices, step)
         if matured is not None:
-            self._learn_unit(matured.h, self.waiting.off("base", indices, matured, y))
+            residual = self.waiting.off("base", indices, matured, y)
+            self._learn_unit(matured.h, residual, self.features.part(indices, step))
         seen, _ = self._see(indices, step, values, y, day_bin, sun)
         if self.waiting.is_origin(step):
             self.waiting.keep_base(indices, step, seen.base)
@@ -516,13 +517,14 @@ class OnlineForecaster:
         h, at, due = matured.h, matured.at, matured.due
         residual, missed = waiting.off("base", indices, matured, y), waiting.off("median", indices, matured, y)
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
-        self._learn_unit(h, residual)
+        part = self.features.part(indices, step)
+        self._learn_unit(h, residual, part)
         self.pooled.learn(h, step, waiting.regressors(indices, matured), scaled)
         self.mixture.learn(h, step, waiting.deviations(indices, matured), scaled)
         hour = self.widths.hours(day_bin, np.zeros(1, np.int64))[:, 0]
         if self.known:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
-        relative = self.intervals.learn(indices, h, hour, missed)
+        relative = self.intervals.learn(indices, h, hour, missed, part)
         self.first.learn(indices, step, h, at, due, y, hour, waiting["median"][indices[:, None], at])
         young = self._young(indices)
         if self.correction and len(young):
@@ -551,12 +553,12 @@ class OnlineForecaster:
                  for one, place in zip(h.tolist(), at.tolist(), strict=True)]  # fmt: skip
         return np.stack(moves, axis=1)
 
-    def _learn_unit(self, h: I64, residual: F32) -> None:
+    def _learn_unit(self, h: I64, residual: F32, part: float) -> None:
+        """Take errors ``[Z, P, M]`` of so large a part of a step's zones."""
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
         known = ~np.isnan(mean)
         self._unit_seen[h] += known
-        share = len(residual) / max(len(self), 1)  # of a step; each site is a call
-        slowest = share * self.waiting.stride / (UNIT_DAYS * self._spec.steps_per_day)
+        slowest = part * self.waiting.stride / (UNIT_DAYS * self._spec.steps_per_day)
         gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
         held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
         self._unit[h] = np.where(known, held + gain * (mean - held), self._unit[h])

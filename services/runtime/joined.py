@@ -9,7 +9,9 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from services.config import Settings
 from services.errors import HothouseError, StartError
@@ -18,7 +20,10 @@ from services.messages import FORECASTER_DEPLOYMENT
 from services.runtime.threads.in_time import in_time
 from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
-__all__ = ["BEGIN_S", "api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run", "within"]
+__all__ = [
+    "BEGIN_S", "Deployed", "api_host", "await_application", "check_nodes", "check_serve", "deployed",
+    "end_earlier_run", "within",
+]  # fmt: skip
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -101,12 +106,51 @@ def check_serve(port: int, route: str, application: str) -> None:
             )
 
 
-def has_failed(name: str) -> bool:
-    """Whether the cluster has the application, and Serve gave it up: it waits for another version then."""
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A deployment of the application that a cluster has."""
+
+    version: str = ""
+    given_up: bool = False
+
+    def next_version(self, fingerprint: str) -> str:
+        """The version to deploy for replicas that are made as ``fingerprint`` says: the same where they are so already.
+
+        >>> Deployed("a1").next_version("a1"), Deployed("a1").next_version("b2"), Deployed().next_version("b2")
+        ('a1', 'b2', 'b2')
+        >>> again = Deployed("a1", given_up=True).next_version("a1")
+        >>> again == "a1", Deployed(again).next_version("a1") == again
+        (False, True)
+        """
+        if self.given_up:
+            return f"{fingerprint}-{uuid4().hex[:8]}"
+        return self.version if self.version.split("-")[0] == fingerprint else fingerprint
+
+
+def deployed(name: str) -> dict[str, Deployed]:
+    """The deployments of an application on the cluster, by their names; none where it is not there."""
     from ray import serve
 
-    found = within(serve.status, STATUS_S).applications.get(name)
-    return found is not None and found.status == "DEPLOY_FAILED"
+    application = within(serve.status, STATUS_S).applications.get(name)
+    if application is None:
+        return {}
+    versions = within(lambda: _versions(name), STATUS_S)
+    return {one: Deployed(versions.get(one, ""), _gave_up(there)) for one, there in application.deployments.items()}
+
+
+def _gave_up(deployment: Any) -> bool:
+    """Whether Serve starts no replica of it any more before it gets another version. After a health check that failed
+    it goes on, and says ``DEPLOY_FAILED``, too.
+    """
+    return bool(deployment.status == "DEPLOY_FAILED" and deployment.status_trigger == "REPLICA_STARTUP_FAILED")
+
+
+def _versions(application: str) -> dict[str, str]:
+    import ray
+    from ray.serve.context import _get_global_client
+
+    found = ray.get(_get_global_client()._controller.list_deployments_internal.remote())
+    return {one.name: str(info.version or "") for one, (info, _) in found.items() if one.app_name == application}
 
 
 def await_application(settings: Settings, name: str, every_s: float = 0.2, enough_s: float = ENOUGH_S) -> None:
@@ -125,7 +169,7 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
         found = within(serve.status, STATUS_S).applications.get(name)
         if found is not None and found.status == "RUNNING":
             return
-        if found is not None and found.status == "DEPLOY_FAILED":
+        if found is not None and any(map(_gave_up, found.deployments.values())):
             raise RuntimeError(found.message)
         states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}
         running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}

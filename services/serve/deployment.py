@@ -14,13 +14,14 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-from uuid import uuid4
 
 from services.access_keys import keys_of
 from services.config import Settings
@@ -37,7 +38,7 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 from services.runtime.ingress import encrypted, probe_ingress
-from services.runtime.joined import BEGIN_S, api_host, await_application, check_serve, has_failed, within
+from services.runtime.joined import BEGIN_S, Deployed, api_host, await_application, check_serve, deployed, within
 from services.runtime.named_actors import NamedActors
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
@@ -60,6 +61,8 @@ __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_se
 _log = logging.getLogger(__name__)
 ACTOR_CPUS = 0.02
 REPLICA_CPUS = 0.1
+NOTHING: Mapping[str, Deployed] = MappingProxyType({})
+"""What a cluster has of the application before the first start."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +160,10 @@ def link_torch() -> None:
         system.dlopen(os.fsencode(library), os.RTLD_NOW)  # where it fails, the import says why
 
 
-def build_app(settings: Settings, load: Load = load_model, *, anew: bool = False) -> Any:
+def build_app(settings: Settings, load: Load = load_model, there: Mapping[str, Deployed] = NOTHING) -> Any:
     """The Serve application: Api is its ingress; Forecaster is bound to it, and shards call it too.
 
-    ``load`` makes a model of an artefact folder, in a Forecaster replica. ``anew``: with new replicas, also on a
-    cluster that has those of the same settings.
+    ``load`` makes a model of an artefact folder, in a Forecaster replica. ``there``: what a cluster has of it.
     """
     from ray import serve
 
@@ -169,7 +171,7 @@ def build_app(settings: Settings, load: Load = load_model, *, anew: bool = False
 
     joins = bool(settings.ray.address)
     operator, limits = _operator(settings), _limits(settings)
-    made_of = _fingerprint(settings, operator, limits, uuid4() if anew else "") if joins else None
+    made_of = _fingerprint(settings, operator, limits)
 
     def deployment(kind: Any, name: str, replicas: int, most_requests: int, needs: dict[str, Any]) -> Any:
         made = serve.deployment(
@@ -184,7 +186,8 @@ def build_app(settings: Settings, load: Load = load_model, *, anew: bool = False
             graceful_shutdown_timeout_s=2,
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
-        made._version = made_of  # no option says it any more; None: new replicas at each start
+        # No option says it any more; None: new replicas at each start.
+        made._version = there.get(name, Deployed()).next_version(made_of) if joins else None
         return made
 
     forecaster_needs: dict[str, Any] = {"num_cpus": REPLICA_CPUS}
@@ -241,7 +244,7 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         )
         if joins:
             check_serve(port, route_prefix, application)
-            app = build_app(settings, load, anew=has_failed(application))
+            app = build_app(settings, load, deployed(application))
             target = serve.RunTarget(app, name=application, route_prefix=route_prefix)
             serve.run_many([target], wait_for_applications_running=False)
         else:

@@ -14,6 +14,8 @@ __all__ = ["follow", "until_told"]
 _log = logging.getLogger(__name__)
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 2.0
+WARN_EVERY = 30
+"""Of so many tries one is a warning: an actor that restarts is there after a few."""
 
 News = TypeVar("News")
 
@@ -24,12 +26,15 @@ async def until_told(ask: Callable[[], Awaitable[News]], name: str) -> News:
     ``ask`` looks the actor up anew each time it is called, so that a restarted actor is found.
     """
     backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
+    tries = 0
     while True:
+        tries += 1
         try:
             return await ask()
         except Exception as error:  # whatever Ray raises while an actor restarts
             delay_s = backoff.next_s()
-            _log.info("%s does not answer, asking again in %.1f s: %s", name, delay_s, error)
+            level = logging.WARNING if tries % WARN_EVERY == 0 else logging.INFO
+            _log.log(level, "%s does not answer, asking again in %.1f s: %s", name, delay_s, error)
             await asyncio.sleep(delay_s)
 
 

@@ -1,8 +1,8 @@
 """Lets a replica take the HTTP port of one before it at once, where replicas take HTTP themselves.
 
-The kernel remembers a connection for a minute after the server closed it, and binds nobody to its port meanwhile who
-does not say that this is meant. Ray Serve 2.60 says so for a proxy, and not for a replica (``start_asgi_http_server``);
-it then takes the port for one of another program, and gives it to no replica while there is one on the node.
+The kernel remembers a connection for a minute after the server closed it. Meanwhile it lets nobody bind that port
+without ``SO_REUSEADDR``. Ray Serve 2.60 sets that for a proxy, and not for a replica (``start_asgi_http_server``): it
+takes the port for one of another program, and gives it to no replica while there is one on the node.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def harm(stack: Stack, what: Harm) -> float:
         time.sleep(AWAY_S)
         stack.mend(what.service, what.network)
     else:
-        stack.kill(what.service, what.number)
+        stack.kill((what.service, what.number))
     began_s = time.monotonic()
 
     def runs() -> bool:
@@ -97,8 +97,7 @@ def kill_system(stack: Stack) -> float:
     before = max(forecasts(stack).values())
     was = {part: stack.inspect(*part) for part in SYSTEM}
     began_s = time.monotonic()
-    for part in SYSTEM:
-        stack.kill(*part)
+    stack.kill(*SYSTEM)
 
     def run() -> bool:
         found = {part: stack.inspect(*part) for part in SYSTEM}

@@ -74,14 +74,21 @@ class Stack:
         """Services that have a container which runs."""
         return self.compose("ps", "--services", "--status", "running").split()
 
-    def kill(self, service: str, number: int = 1) -> None:
-        """SIGKILL to the container's first process; `docker kill` would keep it from being started again."""
-        pid = self.inspect(service, number)["State"]["Pid"]
+    def kill(self, *parts: tuple[str, int]) -> None:
+        """SIGKILL to the first processes of containers, each named by its service and number, at once; `docker kill`
+        would keep them from being started again. Raises :class:`StackError` where one does not run.
+        """
+        pids = [self.inspect(*part)["State"]["Pid"] for part in parts]
+        if not all(pids):
+            raise StackError(f"of {parts} one does not run: the process numbers are {pids}")
         try:
-            os.kill(pid, signal.SIGKILL)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
         except PermissionError:  # not root: the engine is
-            image = self.inspect("gateway")["Config"]["Image"]
-            self.docker("run", "--rm", "--pid=host", "--user=0", "--entrypoint=sh", image, "-c", f"kill -9 {pid}")
+            image, all_of_them = self.inspect("gateway")["Config"]["Image"], " ".join(map(str, pids))
+            self.docker(
+                "run", "--rm", "--pid=host", "--user=0", "--entrypoint=sh", image, "-c", f"kill -9 {all_of_them}"
+            )
 
     def destroy(self, service: str, number: int = 1) -> None:
         """Remove a container at once, together with the disk that is its own. Raises :class:`StackError` where it has

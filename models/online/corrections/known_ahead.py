@@ -153,11 +153,13 @@ class KnownAhead:
         if not due.any():
             return
         missed = np.where(due[..., None], missed, np.float32(np.nan))
-        self.intervals.learn(indices, h, hour, missed - s["moves"][zone, at])
+        all_due = (s["stamp"][: len(s), place] == origins).any(axis=1)
+        part = due.any(axis=1).sum() / all_due.sum()  # see `Features.part`
+        self.intervals.learn(indices, h, hour, missed - s["moves"][zone, at], part)
         wanted = (missed / unit[h]).astype(np.float32)
         there = np.broadcast_to(clock[:, None], (*due.shape, 2))
         x = regressors(s["ahead"][zone, at], s["now"][zone, place], s["light"][zone, at].astype(np.float32), there)
-        self._learn_shares(zone, h, s["said"][zone, at].astype(np.float32), wanted)
+        self._learn_shares(zone, h, s["said"][zone, at].astype(np.float32), wanted, part)
         self.pooled.learn(h, step, x, wanted)
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
@@ -185,12 +187,12 @@ class KnownAhead:
         s, prior = self._zones, np.float32(self._zone_prior)
         return _share(s["moved"][indices] + prior, s["agreed"][indices] + prior)
 
-    def _learn_shares(self, zone: I64, h: I64, said: F32, wanted: F32) -> None:
-        """Answers ``[Z, P, M]`` that were given, and what had been right."""
+    def _learn_shares(self, zone: I64, h: I64, said: F32, wanted: F32, part: float) -> None:
+        """Answers ``[Z, P, M]`` that were given, and what had been right; of so large a part of a step's zones."""
         s, ok = self._zones, np.isfinite(wanted)
         r, followed = np.where(ok, wanted, np.float32(0)), said * self._share[h]
         w = ok / np.maximum(np.abs(r - said), np.float32(LEAST))
-        keep = self._keep ** np.float32(len(zone) / len(s))  # of all zones: each site is a call
+        keep = self._keep ** np.float32(part)
         self._moved[h] = self._moved[h] * keep + (w * said * said).sum(axis=0)
         self._agreed[h] = self._agreed[h] * keep + (w * said * r).sum(axis=0)
         w = ok / np.maximum(np.abs(r - followed), np.float32(LEAST))

@@ -173,28 +173,33 @@ def test_a_zone_that_was_away_is_forecast_as_one_that_was_silent(hours):
     assert np.abs(one - other).mean() < 0.1
 
 
-def test_what_zones_share_is_forgotten_as_slowly_where_each_site_is_a_call():
-    """Two zones with the same rows, learned in one call a step, or in one each as zones of two sites are."""
-    values = np.repeat(rows(6, zones=1), 2, axis=0)
+@pytest.mark.parametrize("gone", [0, 8], ids=["all there", "most zones gone"])
+def test_what_zones_share_is_forgotten_as_slowly_where_each_site_is_a_call(gone):
+    """Two zones with the same rows, learned in one call a step, or in one each as zones of two sites are. Zones that
+    are no more do not count.
+    """
+    values = np.repeat(rows(6, zones=1), 2 + gone, axis=0)
     usual = np.nanmean(values, axis=1, keepdims=True)
     values[:, 3 * DAY :] = (usual + 3 * (values - usual))[:, 3 * DAY :]
 
     def shared(*calls):
-        made = forecaster(2)
+        made = forecaster(2 + gone)
         run(made, values, stop=3 * DAY)
         state = made.state_dict()
-        before = state["unit"].copy(), state["features"]["scale"].copy(), state["intervals"]["pooled"].copy()
+        before = parts(state)
         for seen in (state["seen"], state["features"]["seen"]):
             seen[seen > 0] = 1_000_000  # long ago: what is new counts as it does after months
         made.load_state_dict(state)
         for step in range(3 * DAY, 6 * DAY):
             for zones in calls:
                 run(made, values, step, step + 1, zones)
-        state = made.state_dict()
-        after = state["unit"], state["features"]["scale"], state["intervals"]["pooled"]
-        return [now - then for now, then in zip(after, before, strict=True)]
+        return [now - then for now, then in zip(parts(made.state_dict()), before, strict=True)]
+
+    def parts(state):
+        shared = state["unit"], state["features"]["scale"], state["intervals"]["pooled"], state["first"]["pool_counted"]
+        return [each.copy() for each in shared]
 
     for together, apart in zip(shared([0, 1]), shared([0], [1]), strict=True):
         moved = np.nanmax(np.abs(together))
         assert moved > 0
-        assert np.nanmax(np.abs(apart - together)) < 0.1 * moved
+        assert np.nanmax(np.abs(apart - together)) < 0.2 * moved

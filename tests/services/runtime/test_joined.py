@@ -182,7 +182,10 @@ def test_http_is_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replicas(status: str, **running: int) -> SimpleNamespace:
     """What Serve says of the application ``ours``."""
-    deployments = {name: SimpleNamespace(replica_states={"RUNNING": count}) for name, count in running.items()}
+    deployments = {
+        name: SimpleNamespace(replica_states={"RUNNING": count}, status="UPDATING", status_trigger="UNSPECIFIED")
+        for name, count in running.items()
+    }
     application = SimpleNamespace(status=status, message="it has no bed", deployments=deployments)
     return SimpleNamespace(applications={"ours": application})
 
@@ -257,11 +260,26 @@ def test_a_controller_that_does_not_answer_stops_the_start() -> None:
         joined.within(lambda: 1 // 0, 60)
 
 
-@pytest.mark.parametrize(("status", "failed"), [("DEPLOY_FAILED", True), ("DEPLOYING", False), ("RUNNING", False)])
-def test_what_serve_gave_up_is_known(monkeypatch: pytest.MonkeyPatch, status: str, failed: bool) -> None:
-    """It tries replicas of the same version no more, whoever deploys them again."""
-    monkeypatch.setattr(serve, "status", lambda: replicas(status, Api=1, Forecaster=0))
-    assert (joined.has_failed("ours"), joined.has_failed("another")) == (failed, False)
+@pytest.mark.parametrize(
+    ("status", "trigger", "given_up"),
+    [
+        ("DEPLOY_FAILED", "REPLICA_STARTUP_FAILED", True),
+        ("DEPLOY_FAILED", "HEALTH_CHECK_FAILED", False),
+        ("UPDATING", "CONFIG_UPDATE_STARTED", False),
+        ("HEALTHY", "CONFIG_UPDATE_COMPLETED", False),
+    ],
+)
+def test_what_serve_gave_up_is_known(
+    monkeypatch: pytest.MonkeyPatch, status: str, trigger: str, given_up: bool
+) -> None:
+    """It starts replicas of the same version no more, whoever deploys them again."""
+    found = replicas("DEPLOYING", Api=1)
+    found.applications["ours"].deployments["Api"].status = status
+    found.applications["ours"].deployments["Api"].status_trigger = trigger
+    monkeypatch.setattr(serve, "status", lambda: found)
+    monkeypatch.setattr(joined, "_versions", lambda name: {"Api": f"7 of {name}"})
+    assert joined.deployed("ours") == {"Api": joined.Deployed("7 of ours", given_up)}
+    assert joined.deployed("another") == {}
 
 
 def test_replicas_that_fail_stop_the_start(
@@ -269,6 +287,9 @@ def test_replicas_that_fail_stop_the_start(
 ) -> None:
     """With what Serve says of them."""
     cluster += [node("1", 2)]
-    monkeypatch.setattr(serve, "status", lambda: replicas("DEPLOY_FAILED", Api=0, Forecaster=1))
+    found = replicas("DEPLOY_FAILED", Api=0, Forecaster=1)
+    failed = found.applications["ours"].deployments["Api"]
+    failed.status, failed.status_trigger = "DEPLOY_FAILED", "REPLICA_STARTUP_FAILED"
+    monkeypatch.setattr(serve, "status", lambda: found)
     with pytest.raises(RuntimeError, match="it has no bed"):
         joined.await_application(two_of_each(tmp_path, 1), "ours", every_s=0)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from services.config import load_settings
 from services.key_file import write_secret
+from services.runtime.joined import Deployed
 from services.serve.api.auth import OPERATOR_KEY_FILE
-from services.serve.deployment import build_app
+from services.serve.deployment import NOTHING, build_app
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="libraries have these names on Linux only")
@@ -30,17 +32,20 @@ def test_torch_is_linked_before_it_is_imported() -> None:
 def test_a_start_like_the_one_before_leaves_replicas_of_a_cluster_as_they_are(tmp_path: Path) -> None:
     """They know the forecasts and go on answering; with other settings, or another key, they are made anew."""
 
-    def version(folder: str = "a", *, anew: bool = False, **changed: object) -> str | None:
+    def version(folder: str = "a", there: Mapping[str, Deployed] = NOTHING, **changed: object) -> str | None:
         data_dir = tmp_path / folder
         write_secret(data_dir / OPERATOR_KEY_FILE)
         settings = load_settings(data_dir=data_dir, **{"ray": {"address": "head:6379"}, **changed})
-        found: str | None = build_app(settings, anew=anew)._bound_deployment.version
+        found: str | None = build_app(settings, there=there)._bound_deployment.version
         return found
 
     assert version()
     assert version() == version()
     assert len({version(), version("b"), version(api={"rate_per_s": 7})}) == 3
-    assert len({version(), version(anew=True), version(anew=True)}) == 3, "where Serve gave them up"
+    again = version(there={"Api": Deployed(version() or "", given_up=True)})
+    assert again != version(), "Serve gave it up"
+    assert version(there={"Api": Deployed(again or "")}) == again
+    assert version(there={"Forecaster": Deployed("", given_up=True)}) == version(), "the other one"
     assert version(ray={}) is None
 
 

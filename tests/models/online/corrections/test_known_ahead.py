@@ -56,13 +56,17 @@ def run(made: OnlineForecaster, values: np.ndarray, stop: int | None = None) -> 
 
 def run_with(
     made: OnlineForecaster, values: np.ndarray, plans: list[Plan], start: int = 0, stop: int | None = None,
-    planless: tuple[int, ...] = (),
+    planless: tuple[int, ...] = (), apart: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """The same with plans; zones of ``planless`` are of another site, which was never given any."""
+    """The same with plans; zones of ``planless`` are of another site, which was never given any. With ``apart`` each of
+    the others is of a site of its own.
+    """
     known, zones = Plans(), np.arange(len(values))
     for plan in plans:
         known.add(plan)
-    parts = [part for part in (np.setdiff1d(zones, planless), np.array(planless, np.int64)) if len(part)]
+    planned = np.setdiff1d(zones, planless)
+    sites = [*(planned[:, None] if apart else [planned]), np.array(planless, np.int64)]
+    parts = [part for part in sites if len(part)]
     out = []
     for step in range(start, values.shape[1] if stop is None else stop):
         found = np.empty((len(values), len(SPEC.horizons_min), len(SPEC.targets), 3), np.float32)
@@ -295,3 +299,18 @@ def test_what_plans_move_travels_with_the_experts(world: np.ndarray) -> None:
     assert weights.shape[-1] == len(EXPERTS)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
     assert width() == 1 + 9 * len(PLANNED)
+
+
+@pytest.mark.parametrize("others", [0, 8], ids=["all have plans", "most have none"])
+def test_what_plans_are_worth_is_forgotten_as_slowly_where_each_site_is_a_call(world: np.ndarray, others: int) -> None:
+    """Two zones with the same rows and plans, of one site or of two; zones without plans do not count."""
+    values = np.repeat(world[:1], 2 + others, axis=0)
+
+    def learned(apart: bool) -> list[np.ndarray]:
+        made = forecaster(2 + others)
+        run_with(made, values, weather_plans(values), planless=tuple(range(2, 2 + others)), apart=apart)
+        known = made.state_dict()["known"]
+        return [known["moved"], known["agreed"], known["intervals"]["pooled"]]
+
+    for together, apart in zip(learned(False), learned(True), strict=True):
+        np.testing.assert_allclose(apart, together, rtol=0.1, atol=0.05)
