@@ -55,19 +55,25 @@ def main() -> int:
             held_up = isinstance(error, StackError | OSError)  # not an answer that is other than it should be
             report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
         finally:
-            if report.failed:
-                stack.keep_logs(LOGS)
-                report.say(f"logs are in {LOGS.relative_to(ROOT)}")
-            if not given.keep:
-                stack.compose("down", "--volumes", "--timeout", "20", timeout_s=180)
-                for image in ("hothouse-cluster", "hothouse-edge"):  # 6 GB a run, of those that the new ones replaced
-                    labelled = f"label=org.opencontainers.image.title={image}"
-                    stack.docker("image", "prune", "--force", "--filter", labelled, timeout_s=180)
-                report.say("everything is taken down")
+            try:
+                if report.failed:
+                    stack.keep_logs(LOGS)
+                    report.say(f"logs are in {LOGS.relative_to(ROOT)}")
+            finally:
+                if not given.keep:
+                    _take_down(stack, report)
     report.print()
     if folder := os.environ.get(FOLDER_VARIABLE):
         report.record((sys.executable, "-m", "tests.compose.run", *sys.argv[1:])).write(Path(folder))
     return 1 if report.failed else 0
+
+
+def _take_down(stack: Stack, report: Report) -> None:
+    stack.compose("down", "--volumes", "--timeout", "20", timeout_s=180)
+    for image in ("hothouse-cluster", "hothouse-edge"):  # 6 GB a run, of those that the new ones replaced
+        labelled = f"label=org.opencontainers.image.title={image}"
+        stack.docker("image", "prune", "--force", "--filter", labelled, timeout_s=180)
+    report.say("everything is taken down")
 
 
 def _tell(stack: Stack, report: Report) -> None:

@@ -102,11 +102,13 @@ def main() -> int:
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
     finally:
         with closing(cluster):
-            if report.failed:
-                cluster.keep_logs(LOGS)
-                report.say(f"logs are in {LOGS.relative_to(ROOT)}")
-            if not given.keep:
-                _take_down(cluster, report)
+            try:
+                if report.failed:
+                    cluster.keep_logs(LOGS)
+                    report.say(f"logs are in {LOGS.relative_to(ROOT)}")
+            finally:  # also where a pod has gone that was asked for its log
+                if not given.keep:
+                    _take_down(cluster, report)
     _print(table)
     report.print()
     if folder := os.environ.get(FOLDER_VARIABLE):
