@@ -169,7 +169,7 @@ class KnownAheadFeatures:
         s = self._zones
         over = indices[s["bin"][indices] != now_bin]
         if len(over):
-            self._close(over[s["bin"][over] >= 0], now_bin - max(self._step_ms // BIN_MS, 1))
+            self._close(over[s["bin"][over] >= 0], now_bin)
             s["bin"][over], s["sum"][over], s["count"][over] = now_bin, 0, 0
         row = np.full((len(indices), len(PLANNED)), np.nan, np.float32)
         for k, column in enumerate(self._columns):
@@ -179,8 +179,7 @@ class KnownAheadFeatures:
         s["sum"][indices] += np.where(known, row, np.float32(0))
         s["count"][indices] += known
 
-    def _close(self, over: I64, before: int) -> None:
-        """The half-hours of these zones are over; those of zones that take part are ``before`` or newer."""
+    def _close(self, over: I64, now_bin: int) -> None:
         s, bins = self._zones, self._zones["bin"][over]
         there = s["count"][over] > 0
         mean = np.where(there, s["sum"][over] / np.maximum(s["count"][over], 1), np.float32(np.nan))
@@ -193,7 +192,9 @@ class KnownAheadFeatures:
         square = masked_mean(off**2, axis=0, dtype=np.float64)
         count = np.isfinite(off).sum(axis=0)
         self._seen += count
-        part = len(over) / max(int((s["bin"][: len(s)] >= before).sum()), len(over), 1)  # see `Features.part`
+        newest = s["bin"][: len(s)]
+        taking_part = (newest >= 0) & (newest >= now_bin - _DAY)
+        part = len(over) / max(int(taking_part.sum()), len(over), 1)  # see `Features.part`
         slowest = part * count / (max(len(over), 1) * SCALE_DAYS * _DAY)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._square), square, self._square)

@@ -116,10 +116,11 @@ class Features:
         """How large a part these are of the zones that take part in a step, 0 to 1.
 
         A step comes as a call for each site. What all zones share forgets by this part of a step, so that it is not
-        forgotten faster where there are more sites.
+        forgotten faster where there are more sites. Zones take part that had a row within a day: sites may send late.
         """
         newest = self._zones["step"][: len(self._zones)]
-        return len(indices) / max(int((newest >= step - 1).sum()), len(indices))
+        taking_part = (newest >= 0) & (newest >= step - self._day)
+        return len(indices) / max(int(taking_part.sum()), len(indices))
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,

@@ -191,10 +191,10 @@ class FirstDays:
             pool[h] = keep**part * pool[h] + added.sum(axis=0)
 
     def _taking_part(self, step: int) -> int:
-        """How many zones in their first days have an example of now or of the time before."""
-        s, place = self._zones, step // self._stride
-        of_now, before = (s["origin_at"][: len(s), one % self._trail] == one for one in (place, place - 1))
-        return int(((self.share(np.arange(len(s))) > 0).any(axis=1) & (of_now | before)).sum())
+        """How many zones in their first days have an example within a day."""
+        newest = self._zones["origin_at"][: len(self._zones)].max(axis=1)
+        there = (newest >= 0) & (newest >= step // self._stride - self._a_day)
+        return int((there & (self.share(np.arange(len(newest))) > 0).any(axis=1)).sum())
 
     def see(self, indices: I64, step: int, y: F32) -> None:
         """Take a row's targets ``[Z, M]``, NaN where unknown."""

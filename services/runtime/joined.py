@@ -140,9 +140,11 @@ def deployed(name: str) -> dict[str, Deployed]:
 
 def _gave_up(deployment: Any) -> bool:
     """Whether Serve starts no replica of it any more before it gets another version. After a health check that failed
-    it goes on, and says ``DEPLOY_FAILED``, too.
+    it goes on, and says ``DEPLOY_FAILED``, too; unless it has given the rolling update up, which only the message says.
     """
-    return bool(deployment.status == "DEPLOY_FAILED" and deployment.status_trigger == "REPLICA_STARTUP_FAILED")
+    if deployment.status != "DEPLOY_FAILED":
+        return False
+    return deployment.status_trigger == "REPLICA_STARTUP_FAILED" or "rolling update" in deployment.message
 
 
 def _versions(application: str) -> dict[str, str]:
@@ -169,7 +171,8 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
         found = within(serve.status, STATUS_S).applications.get(name)
         if found is not None and found.status == "RUNNING":
             return
-        if found is not None and any(map(_gave_up, found.deployments.values())):
+        # At first a deployment may be said to be as the start before left it; the application is not.
+        if found is not None and found.status == "DEPLOY_FAILED" and any(map(_gave_up, found.deployments.values())):
             raise RuntimeError(found.message)
         states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}
         running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}

@@ -67,7 +67,7 @@ class KnownAhead:
     def __init__(self, spec: ForecastSpec, stride: int, slots: int, longest: int, capacity: int = 16) -> None:
         steps, targets, day = np.array(spec.horizon_steps), len(spec.targets), spec.steps_per_day
         k = len(PLANNED)
-        self._stride, self._steps = stride, steps
+        self._stride, self._steps, self._day = stride, steps, day
         self.features = KnownAheadFeatures(spec, capacity)
         quarters = max(stride * spec.step_ms / EXAMPLE_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
@@ -153,8 +153,10 @@ class KnownAhead:
         if not due.any():
             return
         missed = np.where(due[..., None], missed, np.float32(np.nan))
-        all_due = (s["stamp"][: len(s), place] == origins).any(axis=1)
-        part = due.any(axis=1).sum() / all_due.sum()  # see `Features.part`
+        newest = s["stamp"][: len(s)].max(axis=1)
+        taking_part = (newest >= 0) & (newest >= step - self._day)
+        now_due = due.any(axis=1).sum()
+        part = now_due / max(taking_part.sum(), now_due)  # see `Features.part`
         self.intervals.learn(indices, h, hour, missed - s["moves"][zone, at], part)
         wanted = (missed / unit[h]).astype(np.float32)
         there = np.broadcast_to(clock[:, None], (*due.shape, 2))

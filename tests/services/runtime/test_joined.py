@@ -183,7 +183,7 @@ def test_http_is_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
 def replicas(status: str, **running: int) -> SimpleNamespace:
     """What Serve says of the application ``ours``."""
     deployments = {
-        name: SimpleNamespace(replica_states={"RUNNING": count}, status="UPDATING", status_trigger="UNSPECIFIED")
+        name: SimpleNamespace(replica_states={"RUNNING": count}, status="UPDATING", status_trigger="", message="")
         for name, count in running.items()
     }
     application = SimpleNamespace(status=status, message="it has no bed", deployments=deployments)
@@ -261,25 +261,39 @@ def test_a_controller_that_does_not_answer_stops_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "trigger", "given_up"),
+    ("status", "trigger", "message", "given_up"),
     [
-        ("DEPLOY_FAILED", "REPLICA_STARTUP_FAILED", True),
-        ("DEPLOY_FAILED", "HEALTH_CHECK_FAILED", False),
-        ("UPDATING", "CONFIG_UPDATE_STARTED", False),
-        ("HEALTHY", "CONFIG_UPDATE_COMPLETED", False),
+        ("DEPLOY_FAILED", "REPLICA_STARTUP_FAILED", "", True),
+        ("DEPLOY_FAILED", "HEALTH_CHECK_FAILED", "", False),
+        ("DEPLOY_FAILED", "HEALTH_CHECK_FAILED", "failed to start 6 times in a row during a rolling update.", True),
+        ("UPDATING", "CONFIG_UPDATE_STARTED", "", False),
+        ("HEALTHY", "CONFIG_UPDATE_COMPLETED", "", False),
     ],
 )
 def test_what_serve_gave_up_is_known(
-    monkeypatch: pytest.MonkeyPatch, status: str, trigger: str, given_up: bool
+    monkeypatch: pytest.MonkeyPatch, status: str, trigger: str, message: str, given_up: bool
 ) -> None:
     """It starts replicas of the same version no more, whoever deploys them again."""
     found = replicas("DEPLOYING", Api=1)
-    found.applications["ours"].deployments["Api"].status = status
-    found.applications["ours"].deployments["Api"].status_trigger = trigger
+    there = found.applications["ours"].deployments["Api"]
+    there.status, there.status_trigger, there.message = status, trigger, message
     monkeypatch.setattr(serve, "status", lambda: found)
     monkeypatch.setattr(joined, "_versions", lambda name: {"Api": f"7 of {name}"})
     assert joined.deployed("ours") == {"Api": joined.Deployed("7 of ours", given_up)}
     assert joined.deployed("another") == {}
+
+
+def test_a_start_that_repairs_does_not_end_for_what_the_one_before_left(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just deployed anew: Serve says so of the application, and a moment later of its deployments."""
+    cluster += [node("1", 2)]
+    looks = [replicas("DEPLOYING", Api=0, Forecaster=1), replicas("RUNNING", Api=1, Forecaster=1)]
+    left = looks[0].applications["ours"].deployments["Api"]
+    left.status, left.status_trigger = "DEPLOY_FAILED", "REPLICA_STARTUP_FAILED"
+    monkeypatch.setattr(serve, "status", lambda: looks.pop(0))
+    joined.await_application(two_of_each(tmp_path, 1), "ours", every_s=0)
+    assert not looks
 
 
 def test_replicas_that_fail_stop_the_start(
