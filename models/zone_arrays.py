@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ZoneArrays"]
+__all__ = ["ZoneArrays", "part_of"]
 
 _Array = npt.NDArray[Any]
 
@@ -83,3 +83,15 @@ class ZoneArrays:
     def _room(self, zones: int) -> dict[str, _Array]:
         # Not filled: memory that no zone uses yet is not taken from the machine.
         return {name: np.empty((zones, *shape), dtype=kind) for name, (shape, kind, _) in self._fields.items()}
+
+
+def part_of(count: int, taking_part: npt.NDArray[np.bool_]) -> float:
+    """How large a part ``count`` zones are of those that take part in a step, 0 to 1.
+
+    A step comes as a call for each site. What all zones share forgets by this part of a step in each, so that it is not
+    forgotten faster where there are more sites.
+
+    >>> part_of(2, np.array([True, False, True, True, True])), part_of(1, np.array([False]))
+    (0.5, 1.0)
+    """
+    return count / max(int(taking_part.sum()), count)

@@ -17,7 +17,7 @@ from models.features.eight_bits import from_steps, in_steps
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead
 from models.masked import masked_mean
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, part_of
 
 __all__ = ["Foreseen", "KnownAheadFeatures", "regressors", "width"]
 
@@ -169,7 +169,8 @@ class KnownAheadFeatures:
         s = self._zones
         over = indices[s["bin"][indices] != now_bin]
         if len(over):
-            self._close(over[s["bin"][over] >= 0], now_bin)
+            if len(ended := over[s["bin"][over] >= 0]):
+                self._close(ended, now_bin)
             s["bin"][over], s["sum"][over], s["count"][over] = now_bin, 0, 0
         row = np.full((len(indices), len(PLANNED)), np.nan, np.float32)
         for k, column in enumerate(self._columns):
@@ -192,10 +193,8 @@ class KnownAheadFeatures:
         square = masked_mean(off**2, axis=0, dtype=np.float64)
         count = np.isfinite(off).sum(axis=0)
         self._seen += count
-        newest = s["bin"][: len(s)]
-        taking_part = (newest >= 0) & (newest >= now_bin - _DAY)
-        part = len(over) / max(int(taking_part.sum()), len(over), 1)  # see `Features.part`
-        slowest = part * count / (max(len(over), 1) * SCALE_DAYS * _DAY)
+        part = part_of(len(over), s["bin"][: len(s)] >= max(now_bin - _DAY, 0))
+        slowest = part * count / (len(over) * SCALE_DAYS * _DAY)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._square), square, self._square)
         self._square = np.where(count > 0, held + share * (square - held), self._square)

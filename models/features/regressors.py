@@ -18,7 +18,7 @@ from models.features.inputs import targets_of
 from models.half_precision import cut
 from models.masked import masked_mean
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, part_of
 
 __all__ = ["Features", "feature_channels"]
 
@@ -112,15 +112,9 @@ class Features:
         newest = self._zones["step"][indices]
         return np.where(newest >= 0, np.maximum(step - newest - 1, 0), 0)
 
-    def part(self, indices: I64, step: int) -> float:
-        """How large a part these are of the zones that take part in a step, 0 to 1.
-
-        A step comes as a call for each site. What all zones share forgets by this part of a step, so that it is not
-        forgotten faster where there are more sites. Zones take part that had a row within a day: sites may send late.
-        """
-        newest = self._zones["step"][: len(self._zones)]
-        taking_part = (newest >= 0) & (newest >= step - self._day)
-        return len(indices) / max(int(taking_part.sum()), len(indices))
+    def taking_part(self, step: int) -> npt.NDArray[np.bool_]:
+        """Which of all zones had a row within a day, ``[zones]``: sites may send late."""
+        return np.asarray(self._zones["step"][: len(self._zones)] >= max(step - self._day, 0))
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
@@ -246,7 +240,8 @@ class Features:
         count = seen.sum(axis=0)
         mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
-        slowest = self.part(indices, step) * count / (len(indices) * SCALE_DAYS * self._day)
+        part = part_of(len(indices), self.taking_part(step))
+        slowest = part * count / (len(indices) * SCALE_DAYS * self._day)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._scale), mean, self._scale)
         self._scale = np.where(count > 0, held + share * (mean - held), self._scale)

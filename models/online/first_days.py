@@ -20,7 +20,7 @@ import numpy.typing as npt
 from models.half_precision import LARGEST, cut
 from models.online.prior import ANSWERS, Prior
 from models.spec import QUANTILES, ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, part_of
 
 __all__ = ["FirstDays"]
 
@@ -150,15 +150,18 @@ class FirstDays:
         days = self._zones["seen"][indices] / np.float32(self._a_day)
         return np.asarray(np.clip((OLD_DAYS - days) / (OLD_DAYS - ALONE_DAYS), 0, 1), dtype=np.float32)
 
-    def learn(self, indices: I64, step: int, h: I64, at: I64, due: _Bool, y: F32, hour: I64, old: F32) -> None:
+    def learn(
+        self, indices: I64, step: int, h: I64, at: I64, due: _Bool, y: F32, hour: I64, old: F32, taking_part: _Bool
+    ) -> None:
         """Truths ``y [Z, M]`` of horizons ``h [P]``, whose forecasts waited at ``at [P]``, for zones ``due [Z, P]``.
 
-        ``hour [Z]`` is the hour of day, ``old [Z, P, M]`` what the learners had forecast.
+        ``hour [Z]`` is the hour of day, ``old [Z, P, M]`` what the learners had forecast, ``taking_part`` which of all
+        zones had rows of late.
         """
         mine = np.flatnonzero((self.share(indices) > 0).any(axis=1))
         if not len(mine):
             return
-        part = len(mine) / max(self._taking_part(step), len(mine))  # see `Features.part`
+        part = part_of(len(mine), taking_part & (self.share(np.arange(len(taking_part))) > 0).any(axis=1))
         turns = -(-len(mine) // MOST_ZONES)
         mine = mine[step // self._stride % turns :: turns]
         s, zones, due, y, hour = self._zones, indices[mine], due[mine], y[mine], hour[mine]
@@ -189,12 +192,6 @@ class FirstDays:
         for name, pool, added in (("missed", self._missed, missed), ("counted", self._counted, known)):
             s[name][zone, h] = keep * s[name][zone, h] + added
             pool[h] = keep**part * pool[h] + added.sum(axis=0)
-
-    def _taking_part(self, step: int) -> int:
-        """How many zones in their first days have an example within a day."""
-        newest = self._zones["origin_at"][: len(self._zones)].max(axis=1)
-        there = (newest >= 0) & (newest >= step // self._stride - self._a_day)
-        return int((there & (self.share(np.arange(len(newest))) > 0).any(axis=1)).sum())
 
     def see(self, indices: I64, step: int, y: F32) -> None:
         """Take a row's targets ``[Z, M]``, NaN where unknown."""

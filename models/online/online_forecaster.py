@@ -48,6 +48,7 @@ from models.online.widths import Widths
 from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
+from models.zone_arrays import part_of
 
 __all__ = ["OnlineForecaster"]
 
@@ -203,7 +204,7 @@ class OnlineForecaster:
         matured = self.waiting.matured(indices, step)
         if matured is not None:
             residual = self.waiting.off("base", indices, matured, y)
-            self._learn_unit(matured.h, residual, self.features.part(indices, step))
+            self._learn_unit(matured.h, residual, part_of(len(indices), self.features.taking_part(step)))
         seen, _ = self._see(indices, step, values, y, day_bin, sun)
         if self.waiting.is_origin(step):
             self.waiting.keep_base(indices, step, seen.base)
@@ -517,15 +518,17 @@ class OnlineForecaster:
         h, at, due = matured.h, matured.at, matured.due
         residual, missed = waiting.off("base", indices, matured, y), waiting.off("median", indices, matured, y)
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
-        part = self.features.part(indices, step)
+        taking_part = self.features.taking_part(step)
+        part = part_of(len(indices), taking_part)
         self._learn_unit(h, residual, part)
         self.pooled.learn(h, step, waiting.regressors(indices, matured), scaled)
         self.mixture.learn(h, step, waiting.deviations(indices, matured), scaled)
         hour = self.widths.hours(day_bin, np.zeros(1, np.int64))[:, 0]
         if self.known:
-            self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
+            self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit, taking_part)
         relative = self.intervals.learn(indices, h, hour, missed, part)
-        self.first.learn(indices, step, h, at, due, y, hour, waiting["median"][indices[:, None], at])
+        old = waiting["median"][indices[:, None], at]
+        self.first.learn(indices, step, h, at, due, y, hour, old, taking_part)
         young = self._young(indices)
         if self.correction and len(young):
             base = self._uncorrected(indices[young], step, h, at)

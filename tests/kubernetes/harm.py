@@ -128,7 +128,7 @@ def harm(cluster: Cluster, what: Harm) -> float:
 
     until(gone, f"{pod} is gone", RECOVER_S)
     until(lambda: ready(cluster, count), f"all pods are ready after {what.words}", RECOVER_S)
-    until(lambda: min(cluster.origins().values()) >= before + 2 * STEP_MS, "forecasts go on", RECOVER_S, ASK_EVERY_S)
+    _await_forecasts(cluster, before)
     return time.monotonic() - began_s
 
 
@@ -149,9 +149,14 @@ def kill_system(cluster: Cluster) -> float:
         return not killed & _ids(cluster, of_system) and ready(cluster, count)
 
     until(replaced, "all pods of the system are others, and ready", 2 * RECOVER_S)
+    _await_forecasts(cluster, before)
+    return time.monotonic() - began_s
+
+
+def _await_forecasts(cluster: Cluster, before: int) -> None:
+    """Return once every zone's forecast is of two rows later."""
     further_ms = before + 2 * STEP_MS
     until(lambda: min(cluster.origins().values(), default=0) >= further_ms, "forecasts go on", RECOVER_S, ASK_EVERY_S)
-    return time.monotonic() - began_s
 
 
 def _ids(cluster: Cluster, selector: str) -> set[str]:
@@ -166,8 +171,7 @@ def change_settings(cluster: Cluster, folder: Path) -> float:
     # Ready, as its probe sees it, is not before Ray Serve has replaced each replica of the API.
     rollout = ("-n", NAMESPACE, "rollout", "status", f"deployment/{cluster.name}", f"--timeout={RECOVER_S:.0f}s")
     cluster.kubectl(*rollout, timeout_s=RECOVER_S)
-    further_ms = max(forecasts(cluster).values()) + 2 * STEP_MS
-    until(lambda: min(cluster.origins().values(), default=0) >= further_ms, "forecasts go on", RECOVER_S, ASK_EVERY_S)
+    _await_forecasts(cluster, max(forecasts(cluster).values()))
     return time.monotonic() - began_s
 
 
@@ -176,8 +180,7 @@ def upgrade(cluster: Cluster, folder: Path) -> float:
     began_s = time.monotonic()
     run(str(APPLY), "--upgrade", str(folder), timeout_s=3 * RECOVER_S)
     before = max(forecasts(cluster).values())  # by the second one
-    further_ms = before + 2 * STEP_MS
-    until(lambda: min(cluster.origins().values(), default=0) >= further_ms, "forecasts go on", RECOVER_S, ASK_EVERY_S)
+    _await_forecasts(cluster, before)
     return time.monotonic() - began_s
 
 

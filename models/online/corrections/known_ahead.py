@@ -19,7 +19,7 @@ from models.features.plans import PLANNED
 from models.online.intervals import Intervals
 from models.online.ridge import PooledRidge, prior_strength
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, part_of
 
 __all__ = ["KnownAhead"]
 
@@ -67,7 +67,7 @@ class KnownAhead:
     def __init__(self, spec: ForecastSpec, stride: int, slots: int, longest: int, capacity: int = 16) -> None:
         steps, targets, day = np.array(spec.horizon_steps), len(spec.targets), spec.steps_per_day
         k = len(PLANNED)
-        self._stride, self._steps, self._day = stride, steps, day
+        self._stride, self._steps = stride, steps
         self.features = KnownAheadFeatures(spec, capacity)
         quarters = max(stride * spec.step_ms / EXAMPLE_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
@@ -141,11 +141,15 @@ class KnownAhead:
         there = s["stamp"][zones, step // self._stride % s["stamp"].shape[1]] == step
         return np.where(there[:, None], s["moves"][zones, at].astype(np.float32), np.float32(0))
 
-    def mature(self, indices: I64, step: int, h: I64, at: I64, missed: F32, clock: F32, hour: I64, unit: F64) -> None:
+    def mature(
+        self, indices: I64, step: int, h: I64, at: I64, missed: F32, clock: F32, hour: I64, unit: F64,
+        taking_part: npt.NDArray[np.bool_],
+    ) -> None:  # fmt: skip
         """Learn from the examples of horizons ``h [P]`` at places ``at [P]``, by what the forecasts without plans
         ``missed [Z, P, M]``, NaN where unknown.
 
-        ``clock [Z, 2]`` and ``hour [Z]`` say what time of day it is now.
+        ``clock [Z, 2]`` and ``hour [Z]`` say what time of day it is now, ``taking_part`` which of all zones had rows of
+        late.
         """
         s, zone, origins = self._zones, indices[:, None], step - self._steps[h]
         place = origins // self._stride % s["stamp"].shape[1]
@@ -153,10 +157,7 @@ class KnownAhead:
         if not due.any():
             return
         missed = np.where(due[..., None], missed, np.float32(np.nan))
-        newest = s["stamp"][: len(s)].max(axis=1)
-        taking_part = (newest >= 0) & (newest >= step - self._day)
-        now_due = due.any(axis=1).sum()
-        part = now_due / max(taking_part.sum(), now_due)  # see `Features.part`
+        part = part_of(int(due.any(axis=1).sum()), taking_part & s["begun"][: len(s)])
         self.intervals.learn(indices, h, hour, missed - s["moves"][zone, at], part)
         wanted = (missed / unit[h]).astype(np.float32)
         there = np.broadcast_to(clock[:, None], (*due.shape, 2))
