@@ -3,7 +3,8 @@
 # names, and variables, which win over it (docs/configuration.md).
 #   HOTHOUSE_MQTT__HOST=broker.example       mqtt.host
 #   HOTHOUSE_UPLINK__TO=mqtt://central       uplink.to
-#   /run/secrets/password, /run/secrets/tls-ca   mqtt.password_file, mqtt.tls_ca_file, where they are not set (also kafka-, uplink-)
+#   /run/secrets/password, /run/secrets/tls-ca   mqtt.password_file, mqtt.tls_ca_file (also kafka-, uplink-): what is mounted there wins over
+#                                            the file of HOTHOUSE_CONFIG; a variable wins over both
 # Secrets come as files only: a variable would be seen by whoever may look at the container. Runs as any user who may write the
 # log's folder; the gateway replaces this shell, so signals reach it.
 set -eu

@@ -197,6 +197,30 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     assert page.ask("localStorage.length + sessionStorage.length") == 0
 
 
+def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: House, address: str) -> None:
+    """Of a button, a fold and a box; a button that has gone gives it to what it stood in."""
+    models = [model(f"v{number}", stage, EVIDENCE) for number, stage in enumerate(("refused", "previous", "champion"))]
+    house.do(house.live_state.set_models(models))
+    page.open(f"{address}/#/models")
+    shows(page, "Model v2 forecasts now")
+    page.until("document.getElementById('state').textContent === 'live'")
+    focused, number = "document.activeElement.dataset.key ?? document.activeElement.tagName", 2
+    fold = "document.querySelector('[data-fold=\"network older\"]')"
+    page.ask(f"{fold}.querySelector('summary').click()")
+    for key in ("network train", "network back", "network older summary", "gate v1 summary", "timeline all"):
+        page.ask(f"document.querySelector('[data-key=\"{key}\"]').focus()")
+        assert page.ask(focused) == key
+        number += 1
+        house.do(house.live_state.put_event({"kind": "swap", "version": f"v{number}", "before": "v2", "reason": ""}))
+        shows(page, f"v2 was replaced by v{number}")
+        assert page.ask(focused) == key
+    assert page.ask(f"{fold}.open")
+    page.ask("document.querySelector('[data-key=\"network back\"]').focus()")
+    house.do(house.live_state.set_models(models[:1] + models[2:]))
+    page.until("!document.querySelector('[data-key=\"network back\"]')")
+    assert page.ask(focused) == "network train"
+
+
 def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House, address: str) -> None:
     """What happened is told before the table of models changes. Where the answer to the first comes after that to the
     second, the page still shows the new table.

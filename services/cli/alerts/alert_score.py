@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,6 +58,9 @@ def score(
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
     ahead: Annotated[Path | None, typer.Option(help="Plans as they were issued, .parquet or .csv.")] = None,
     ahead_source: Annotated[list[str] | None, typer.Option(help="Use the plans of this source; repeatable.")] = None,
+    fine_tune: Annotated[
+        bool, typer.Option("--fine-tune", help="Fine-tune the package's network along it, as a running system does.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write every alert that fired: .csv.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
@@ -74,7 +78,7 @@ def score(
         from services.backtest.alert_replay import limits_by_share, score_alerts
         from services.backtest.frames import options_of
         from services.backtest.table import read_table
-    options = options_of("30min", first, None, latitude, longitude, timezone, False)
+    options = replace(options_of("30min", first, None, latitude, longitude, timezone, False), fine_tune=fine_tune)
     wanted = _rules(rules, crop, stage)
     name = recording.resolve().name
     with errors.status(f"reading {name} ..."):

@@ -187,3 +187,20 @@ def test_a_wrong_option_is_told_in_a_sentence(said: list[str], sentence: str, tm
     ran = CliRunner().invoke(app, ["alerts", "score", str(tmp_path), *said])
     assert ran.exit_code == 2
     assert sentence in " ".join(ran.stderr.split())
+
+
+@pytest.mark.parametrize("said", [(), ("--fine-tune",)])
+def test_the_network_is_fine_tuned_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: tuple[str, ...]
+) -> None:
+    """Along the recording, as by a backtest; not by default."""
+    asked: list[BacktestOptions] = []
+
+    def scored(table: Table, options: BacktestOptions, *rest: object) -> Scores:
+        asked.append(options)
+        return Scores([], None, [])
+
+    monkeypatch.setattr("services.backtest.alert_replay.score_alerts", scored)
+    ran = CliRunner().invoke(app, ["alerts", "score", str(made_up(tmp_path / "up", step_min=30)), "--json", *said])
+    assert ran.exit_code == 0, ran.output
+    assert [options.fine_tune for options in asked] == [bool(said)]

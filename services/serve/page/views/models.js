@@ -43,20 +43,26 @@ export function modelsView(box) {
       timeline());
   }
 
+  // The view is drawn anew with each event: a fold stays open, and what has the focus keeps it.
+  const fold = (key, title, attributes, ...children) => h("details", { ...attributes, "data-fold": key, open: box.querySelector(`[data-fold="${CSS.escape(key)}"]`)?.open },
+    h("summary", { "data-key": `${key} summary` }, title), children);
+
+  const orderButton = (key, words, isUnderWay, give) => h("button", { type: "button", "data-key": key, "aria-disabled": isUnderWay && "true", onclick: () => isUnderWay || give() }, words);
+
   function expertSection(expert, models, figures) {
     const champion = models.find((one) => one.stage === "champion");
     const previous = models.find((one) => one.stage === "previous");
     const rest = models.filter((one) => one !== champion && !WAITING.includes(one.stage));
     const label = t(`expert.${expert}`);
-    return h("section", { "data-expert": expert },
+    return h("section", { "data-expert": expert, "data-key": expert },
       h("h2", {}, capital(label)),
       champion ? modelCard(champion, expert) : h("p", { class: "note" }, t(`models.none.${expert}`)),
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
       h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
       h("p", { class: "buttons" },
-        previous ? h("button", { type: "button", onclick: () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back")) }, t("models.back", { version: previous.version })) : null,
-        h("button", { type: "button", disabled: Boolean(figures?.running), onclick: () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")) }, t("models.train"))),
-      rest.length ? h("details", {}, h("summary", {}, t("models.older", { n: rest.length })), rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
+        previous ? orderButton(`${expert} back`, t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
+        orderButton(`${expert} train`, t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
+      rest.length ? fold(`${expert} older`, t("models.older", { n: rest.length }), {}, rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
   }
 
   function modelCard(model, expert) {
@@ -64,18 +70,18 @@ export function modelsView(box) {
     const tone = { champion: "good", refused: "warn", withdrawn: "bad" }[model.stage] ?? "";
     const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: dayAndTime(model.trained_on.to_ms, timeZone()) }) : "";
     const comparison = model.shadow ?? model.watch;
-    return h("div", { class: "card model", "data-version": model.version },
+    return h("div", { class: "card model", "data-version": model.version, "data-key": model.version },
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
-        model.stage !== "champion" && !model.pruned ? h("button", { type: "button", "data-key": `promote ${model.version}`, onclick: () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version })) }, t("models.promote")) : null),
+        model.stage !== "champion" && !model.pruned ? orderButton(`promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
       evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
       comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: dayAndTime(comparison.until_ms, timeZone()) })) : null,
       h("p", { class: "small soft" }, [t("models.made", { time: dayAndTime(model.created_ms, timeZone()) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
-      evidence.length && model.reason ? h("details", { class: "small" }, h("summary", {}, t("models.gate")), h("p", { lang: "en" }, model.reason)) : null);
+      evidence.length && model.reason ? fold(`gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
   }
 
   function timeline() {
     const events = status.events.filter((one) => showAll || !NOISE.includes(one.kind)).toReversed();
-    return h("section", {}, h("div", { class: "row" }, h("h2", {}, t("timeline")), h("label", { class: "small" }, h("input", { type: "checkbox", checked: showAll, onchange: (event) => {
+    return h("section", {}, h("div", { class: "row" }, h("h2", {}, t("timeline")), h("label", { class: "small" }, h("input", { type: "checkbox", checked: showAll, "data-key": "timeline all", onchange: (event) => {
       showAll = event.target.checked;
       show();
     } }), ` ${t("timeline.all")}`)), events.length ? h("ol", { class: "timeline", id: "timeline" }, events.slice(0, 60).map((one) => h("li", { class: one.kind === "swap" ? "swap" : ["error", "rollback"].includes(one.kind) ? "bad" : "" },
