@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def save(
         "versions": {
             "code": code_version,
             "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy", "lightgbm")},
+            **{name: _version_of(name) for name in ("torch", "numpy", "lightgbm")},
         },
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "golden_sha256": hashlib.sha256(expected).hexdigest(),
@@ -150,6 +150,14 @@ def save(
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return manifest
+
+
+def _version_of(package: str) -> str:
+    """Of what is installed here: a machine that trains networks alone need not have what grows trees."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:

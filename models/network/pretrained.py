@@ -86,7 +86,7 @@ class PretrainedNetwork(ResidualNetwork):
         known = torch.isfinite(baseline).all(-1, keepdim=True)
         below, median, above = torch.where(known, baseline, 0).unbind(-1)
         if self.training:
-            origin, ahead = self._spoilt(origin, ahead)
+            origin, ahead = self.spoilt(origin, ahead)
         seen, look = (torch.cat([torch.nan_to_num(x), 1 - torch.isfinite(x).to(x.dtype)], -1) for x in (origin, ahead))
         common = self.narrow(torch.relu(self.encode(seen)))
         shown = torch.relu(common[:, None] + self.look(look) + self.position @ self.horizon)
@@ -102,8 +102,8 @@ class PretrainedNetwork(ResidualNetwork):
         quantiles = torch.minimum(torch.maximum(quantiles, self.low), self.high)
         return torch.where(known, quantiles, torch.nan)
 
-    def _spoilt(self, origin: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
-        """In training: noise on all, and whole sources away."""
+    def spoilt(self, origin: Tensor, ahead: Tensor) -> tuple[Tensor, Tensor]:
+        """Features as they are in training: noise on all, and whole sources away."""
         noise = self.options["noise"]
         origin, ahead = origin + noise * torch.randn_like(origin), ahead + noise * torch.randn_like(ahead)
         lost = torch.rand(len(origin), len(self._silent), device=origin.device) < self._silent

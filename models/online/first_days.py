@@ -53,7 +53,7 @@ UNTRIED = 2.8
 """Before a day has been seen it may be no guide: until then yesterday's errors count as this many times the prior's.
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
 
-OLD = 1.5
+OLD = 1.2
 """The errors of the old zones' forecast are multiplied by this: in the first days it says nearly what the others say,
 and would count twice. Less is better in the mean over many starts, but not where the first day is an unusual one."""
 

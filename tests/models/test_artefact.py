@@ -56,6 +56,22 @@ def test_an_artefact_never_changes(folder, golden):
         artefact.save(folder, QuantileNetwork(SPEC), golden, trained_on={}, seed=1, metrics={})
 
 
+def test_a_machine_that_trains_networks_alone_need_not_grow_trees(tmp_path, golden, monkeypatch):
+    """The manifest then says so of LightGBM."""
+
+    def version(package):
+        if package == "lightgbm":
+            raise artefact.PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr(artefact, "version", version)
+    manifest = artefact.save(
+        tmp_path / "m1", QuantileNetwork(SPEC, hidden=8), golden, trained_on={}, seed=7, metrics={}
+    )
+    assert manifest["versions"]["lightgbm"] == "not installed"
+    assert manifest["versions"]["torch"] == "1.0"
+
+
 def test_a_failed_save_leaves_nothing(tmp_path, golden):
     """Metrics that JSON cannot hold stop the save and leave no folder."""
     with pytest.raises(ValueError, match="JSON"):

@@ -20,7 +20,16 @@ from tests.models.pretraining.fleets import DRAWING, chunk, write
 
 pytestmark = pytest.mark.thorough
 
-CONFIG = PretrainingConfig(epochs=2, batch_size=32, hidden=16, shared=8, held_back=0.3)
+CONFIG = PretrainingConfig(
+    epochs=2,
+    batch_size=32,
+    hidden=16,
+    shared=8,
+    held_back=0.3,
+    teacher_noise=(0.2, 0.3),
+    teacher_hidden=24,
+    teacher_shared=16,
+)
 SPEC = ForecastSpec(("air_temp_c", "rh_pct", "co2_ppm", "out_temp_c", "out_radiation_w_m2", "sp_heat_c"))
 
 
@@ -41,14 +50,17 @@ def test_two_runs_give_the_same_bytes(examples: FleetExamples) -> None:
     assert artefact.digest(one.network.arrays()) != artefact.digest(another.network.arrays())
 
 
-def test_it_learns_what_the_online_layer_leaves_over(examples: FleetExamples) -> None:
-    """On what it was trained on its loss falls, and its error is below the online layer's; told of every step."""
-    told: list[int] = []
-    config = replace(CONFIG, epochs=12, held_back=0.0, silence=0.0, noise=0.0)
-    trained = train(examples, SPEC, config, told=lambda step, steps, loss: told.append(step))
+@pytest.mark.parametrize("teachers", [(), (0.0, 0.0)])
+def test_it_learns_what_the_online_layer_leaves_over(examples: FleetExamples, teachers: tuple[float, ...]) -> None:
+    """From what came or from teachers: on what it was trained on its loss falls, and its error is below the online
+    layer's; told of every step.
+    """
+    told: list[tuple[int, int]] = []
+    config = replace(CONFIG, epochs=12, held_back=0.0, silence=0.0, noise=0.0, teacher_noise=teachers)
+    trained = train(examples, SPEC, config, told=lambda step, steps, loss: told.append((step, steps)))
     assert trained.losses[-1] < trained.losses[0]
     assert ratios(trained.network, examples)[0].mean() < 0.98
-    assert told == list(range(1, len(told) + 1))
+    assert told == [(step + 1, len(told)) for step in range(len(told))]
     assert trained.held_back == 0
     assert np.isnan(trained.alone).all()
 
@@ -64,6 +76,14 @@ def test_zones_that_are_held_back_are_not_learned_from(examples: FleetExamples) 
     other = train(replace(examples, truth=truth), SPEC, CONFIG)
     assert artefact.digest(trained.network.arrays()) == artefact.digest(other.network.arrays())
     assert not np.array_equal(trained.alone, other.alone)
+
+
+def test_a_network_that_is_taught_has_the_size_that_is_asked_for(examples: FleetExamples) -> None:
+    """And not its teachers'; other teachers make another network."""
+    taught = train(examples, SPEC, CONFIG).network.arrays()
+    assert taught["encode.weight"].shape[0] == CONFIG.hidden
+    other = train(examples, SPEC, replace(CONFIG, teacher_hidden=32)).network.arrays()
+    assert artefact.digest(taught) != artefact.digest(other)
 
 
 def test_too_few_examples_are_refused(examples: FleetExamples) -> None:
