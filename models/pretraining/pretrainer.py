@@ -11,7 +11,7 @@ configuration give equal bytes; a graphics card rounds differently.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Of features of the origin and ahead, baseline, and truth."""
+
+LEAST_BATCHES = 4
+"""In an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,15 +74,16 @@ def train(
 ) -> Trained:  # fmt: skip
     """Fit a network; ``told(step, steps, loss)`` is called after each step of the teachers', then of its own training.
 
-    Raises ``ValueError`` with fewer examples to train on than a batch has.
+    A small fleet has smaller batches. Raises ``ValueError`` where there is next to nothing to train on.
     """
     zones = np.unique(examples.zone)
     away = np.random.default_rng(config.seed).permutation(zones)[: round(len(zones) * config.held_back)]
     held_back = np.isin(examples.zone, away)
     old, new = np.flatnonzero(~held_back), np.flatnonzero(held_back)
-    if len(old) < config.batch_size:
-        raise ValueError(f"{len(old)} examples are fewer than a batch of {config.batch_size}")
-    steps = len(old) // config.batch_size
+    batch_size = min(config.batch_size, len(old) // LEAST_BATCHES)
+    if batch_size < 1:
+        raise ValueError(f"{len(old)} examples to train on are too few")
+    steps = len(old) // batch_size
     taught_epochs = 2 * config.epochs if config.teacher_noise else config.epochs  # what it learns then has no noise
     all_steps = (len(config.teacher_noise) * config.epochs + taught_epochs) * steps
     threads = torch.get_num_threads()
@@ -92,7 +96,8 @@ def train(
         def advance(step: int, loss: float) -> None:
             told(number * config.epochs * steps + step, all_steps, loss)
 
-        return _fit(network, loss_of, examples, old, config, epochs, number, device, advance)
+        taken = replace(config, batch_size=batch_size, epochs=epochs)
+        return _fit(network, loss_of, examples, old, taken, number, device, advance)
 
     with torch.random.fork_rng(devices=[]):
         if torch.device(device).type == "cpu":
@@ -144,7 +149,7 @@ def _of_teachers(network: PretrainedNetwork, teachers: Sequence[PretrainedNetwor
 
 def _fit(
     network: PretrainedNetwork, loss_of: _Loss, examples: FleetExamples, chosen: I64, config: PretrainingConfig,
-    epochs: int, number: int, device: torch.device | str, told: Callable[[int, float], None],
+    number: int, device: torch.device | str, told: Callable[[int, float], None],
 ) -> list[float]:  # fmt: skip
     """Train one network on the ``chosen`` examples; the loss of each epoch. ``number`` is the network's, so that no two
     see them in the same order.
@@ -152,9 +157,11 @@ def _fit(
     rng = np.random.default_rng([config.seed, number])
     steps = len(chosen) // config.batch_size
     optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=max(epochs * steps, 2))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, config.learning_rate, total_steps=max(config.epochs * steps, 2)
+    )
     losses: list[float] = []
-    for epoch in range(epochs):
+    for epoch in range(config.epochs):
         order, total = rng.permutation(chosen), 0.0
         for step in range(steps):
             loss = loss_of(*_batch(examples, order[step * config.batch_size : (step + 1) * config.batch_size], device))
