@@ -153,7 +153,7 @@ def save(
 
 
 def _version_of(package: str) -> str:
-    """Of what is installed here: a machine that trains networks alone need not have what grows trees."""
+    """The package's version. LightGBM may be missing where only networks are trained."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -2,8 +2,8 @@
 
 Read it from the top: :func:`train` fits a :class:`~models.network.pretrained.PretrainedNetwork` to what the online
 layer leaves over, and says how good it is on zones that it was not trained on. Real houses lie at the edge of what
-simulated ones show, and there networks that differ only by chance say different things. Their mean is better than each
-of them (Lakshminarayanan and others 2017). So some larger networks, the teachers, learn from what came, and the one
+simulated ones show, and there networks that differ only by chance say different things. Their mean is better
+(Lakshminarayanan and others 2017). So some larger networks, the teachers, learn from what came, and the one
 that is kept learns what they say in the mean (Hinton and others 2015). On a CPU equal examples and an equal
 configuration give equal bytes; a graphics card rounds differently.
 """
@@ -31,7 +31,7 @@ _Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Of features of the origin and ahead, baseline, and truth."""
 
 LEAST_BATCHES = 4
-"""In an epoch."""
+"""A small fleet has smaller batches, so that an epoch has this many steps or more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,9 @@ class PretrainingConfig:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network, the loss of each epoch, and on the zones held back its errors as shares of the online layer's."""
+    """A network, the loss of each epoch (of one that is taught: how far it is from its teachers), and on the zones held
+    back its errors as shares of the online layer's.
+    """
 
     network: PretrainedNetwork
     losses: list[float]
@@ -74,7 +76,8 @@ def train(
 ) -> Trained:  # fmt: skip
     """Fit a network; ``told(step, steps, loss)`` is called after each step of the teachers', then of its own training.
 
-    A small fleet has smaller batches. Raises ``ValueError`` where there is next to nothing to train on.
+    A small fleet has smaller batches. Raises ``ValueError`` where there is next to nothing to train on, and where a
+    teacher diverged.
     """
     zones = np.unique(examples.zone)
     away = np.random.default_rng(config.seed).permutation(zones)[: round(len(zones) * config.held_back)]
@@ -84,7 +87,9 @@ def train(
     if batch_size < 1:
         raise ValueError(f"{len(old)} examples to train on are too few")
     steps = len(old) // batch_size
-    taught_epochs = 2 * config.epochs if config.teacher_noise else config.epochs  # what it learns then has no noise
+    taught_epochs = (
+        2 * config.epochs if config.teacher_noise else config.epochs
+    )  # its targets are means, not single outcomes
     all_steps = (len(config.teacher_noise) * config.epochs + taught_epochs) * steps
     threads = torch.get_num_threads()
 
@@ -107,6 +112,8 @@ def train(
             for number, noise in enumerate(config.teacher_noise):
                 teacher = built(number, config.teacher_hidden, config.teacher_shared, noise)
                 fitted(number, teacher, _of_what_came(teacher), config.epochs)
+                if not all(bool(torch.isfinite(weights).all()) for weights in teacher.parameters()):
+                    raise ValueError(f"teacher {number + 1} diverged: its weights are not numbers; learn more slowly")
                 teachers.append(teacher.eval())
             network = built(len(teachers), config.hidden, config.shared, config.noise)
             loss_of = _of_teachers(network, teachers) if teachers else _of_what_came(network)
@@ -133,7 +140,7 @@ def _of_what_came(network: PretrainedNetwork) -> _Loss:
 def _of_teachers(network: PretrainedNetwork, teachers: Sequence[PretrainedNetwork]) -> _Loss:
     """The loss of a network that learns what ``teachers`` say in the mean, all of features that are spoilt alike.
 
-    It needs no dropout: what it learns has no noise.
+    It needs no dropout: its targets are means of networks, not single outcomes.
     """
     network.eval()
 

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from services.cli.base import console, options_of
-from services.errors import ConfigError
 
 if TYPE_CHECKING:
     from edge.wire.events import Change
-    from services.config.settings import Settings
 
 __all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
 
@@ -48,23 +46,9 @@ def settings(
 
     if step_s is lateness_s is idle_s is None:
         raise typer.BadParameter("name at least one of --step-s, --lateness-s, --idle-s")
-    _check_forecasts(options_of(ctx).settings(), step_s, lateness_s)
     publish_change(
         ctx, (site, "_site", "operator"), SettingsChange(version_or_now(version), step_s, lateness_s, idle_s)
     )
-
-
-def _check_forecasts(settings: Settings, step_s: int | None, lateness_s: int | None) -> None:
-    """Rows of another step or lateness must still give forecasts that are not stale while all is well."""
-    stream, forecast = settings.stream, settings.forecast
-    step_s = stream.step_s if step_s is None else step_s
-    least_s = step_s + (stream.lateness_s if lateness_s is None else lateness_s)
-    if least_s > forecast.stale_after_s:
-        raise ConfigError(
-            f"every forecast of this site would be stale: {least_s} s, step and lateness together, are more than "
-            f"forecast.stale_after_s, which is {forecast.stale_after_s}",
-            f"Set forecast.stale_after_s to {least_s} or more and restart, then give this command again.",
-        )
 
 
 def calibrate(

@@ -33,7 +33,9 @@ def train(
     days: Annotated[int, typer.Option(help="Days of each zone.", min=1)] = 8,
     zones_each: Annotated[int, typer.Option(help="No more zones of a site than this.", min=1)] = 2,
     origins_each: Annotated[int, typer.Option(help="Examples of a zone, most of its first days.", min=1)] = 150,
-    epochs: Annotated[int, typer.Option(help="How often each example is seen.", min=1)] = 8,
+    epochs: Annotated[
+        int, typer.Option(help="How often a teacher sees each example; the kept network: twice as often.", min=1)
+    ] = 8,
     seed: Annotated[int, typer.Option(help="The same seed gives the same network, on a CPU.", min=0)] = 1,
     keep: Annotated[
         Path | None,

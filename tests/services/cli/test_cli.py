@@ -681,12 +681,3 @@ def test_a_login_is_made_only_where_its_password_can_be_written(tmp_path: Path) 
     (tmp_path / "file").touch()
     nowhere = hothouse("--data-dir", str(tmp_path / "file"), "devices", "add", "bench")
     assert (nowhere.exit_code, "cannot be changed" in nowhere.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("given", [("--step-s", "3600"), ("--lateness-s", "1700")])
-def test_a_change_whose_forecasts_would_all_be_stale_is_refused(given: tuple[str, str]) -> None:
-    """Before anything is published: the sentence names both settings."""
-    result = hothouse("change", "settings", "demo", *given)
-    assert result.exit_code == 2
-    assert "every forecast of this site would be stale" in result.stderr
-    assert "forecast.stale_after_s, which is 1800" in " ".join(result.stderr.split())

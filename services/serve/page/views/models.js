@@ -47,7 +47,7 @@ export function modelsView(box) {
   const fold = (key, title, attributes, ...children) => h("details", { ...attributes, "data-fold": key, open: box.querySelector(`[data-fold="${CSS.escape(key)}"]`)?.open },
     h("summary", { "data-key": `${key} summary` }, title), children);
 
-  const orderButton = (key, words, isUnderWay, give) => h("button", { type: "button", "data-key": key, "aria-disabled": isUnderWay && "true", onclick: () => isUnderWay || give() }, words);
+  const orderButton = (key, words, isUnderWay, act) => h("button", { type: "button", "data-key": key, "aria-disabled": isUnderWay && "true", onclick: () => isUnderWay || act() }, words);
 
   function expertSection(expert, models, figures) {
     const champion = models.find((one) => one.stage === "champion");
@@ -59,7 +59,7 @@ export function modelsView(box) {
       champion ? modelCard(champion, expert) : h("p", { class: "note" }, t(`models.none.${expert}`)),
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
       h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
-      h("p", { class: "buttons" },
+      h("p", { class: "buttons", "data-key": `${expert} orders` },
         previous ? orderButton(`${expert} back`, t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
         orderButton(`${expert} train`, t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
       rest.length ? fold(`${expert} older`, t("models.older", { n: rest.length }), {}, rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
