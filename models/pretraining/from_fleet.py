@@ -85,7 +85,7 @@ def pretrain(
         "zones": len(np.unique(examples.zone)),
         "examples": len(examples) - trained.held_back,
         "drawing": asdict(drawing),
-        "training": asdict(config),
+        "training": asdict(trained.config),
         "device": device.split(":")[0],
     }
     metrics = {

@@ -59,10 +59,11 @@ class PretrainingConfig:
 @dataclass(frozen=True, slots=True)
 class Trained:
     """A network, the loss of each epoch (of one that is taught: how far it is from its teachers), and on the zones held
-    back its errors as shares of the online layer's.
+    back its errors as shares of the online layer's. ``config`` is what was asked, with the batch that was used.
     """
 
     network: PretrainedNetwork
+    config: PretrainingConfig
     losses: list[float]
     alone: F32  # [H, M], of the network alone
     halves: F32  # [H, M], of the mean of both
@@ -83,13 +84,11 @@ def train(
     away = np.random.default_rng(config.seed).permutation(zones)[: round(len(zones) * config.held_back)]
     held_back = np.isin(examples.zone, away)
     old, new = np.flatnonzero(~held_back), np.flatnonzero(held_back)
-    batch_size = min(config.batch_size, len(old) // LEAST_BATCHES)
-    if batch_size < 1:
+    config = replace(config, batch_size=min(config.batch_size, len(old) // LEAST_BATCHES))
+    if config.batch_size < 1:
         raise ValueError(f"{len(old)} examples to train on are too few")
-    steps = len(old) // batch_size
-    taught_epochs = (
-        2 * config.epochs if config.teacher_noise else config.epochs
-    )  # its targets are means, not single outcomes
+    steps = len(old) // config.batch_size
+    taught_epochs = 2 * config.epochs if config.teacher_noise else config.epochs
     all_steps = (len(config.teacher_noise) * config.epochs + taught_epochs) * steps
     threads = torch.get_num_threads()
 
@@ -101,8 +100,7 @@ def train(
         def advance(step: int, loss: float) -> None:
             told(number * config.epochs * steps + step, all_steps, loss)
 
-        taken = replace(config, batch_size=batch_size, epochs=epochs)
-        return _fit(network, loss_of, examples, old, taken, number, device, advance)
+        return _fit(network, loss_of, examples, old, config, epochs, number, device, advance)
 
     with torch.random.fork_rng(devices=[]):
         if torch.device(device).type == "cpu":
@@ -111,12 +109,13 @@ def train(
             teachers = list[PretrainedNetwork]()
             for number, noise in enumerate(config.teacher_noise):
                 teacher = built(number, config.teacher_hidden, config.teacher_shared, noise)
-                fitted(number, teacher, _of_what_came(teacher), config.epochs)
+                fitted(number, teacher.train(), _of_what_came(teacher), config.epochs)
                 if not all(bool(torch.isfinite(weights).all()) for weights in teacher.parameters()):
                     raise ValueError(f"teacher {number + 1} diverged: its weights are not numbers; learn more slowly")
                 teachers.append(teacher.eval())
             network = built(len(teachers), config.hidden, config.shared, config.noise)
-            loss_of = _of_teachers(network, teachers) if teachers else _of_what_came(network)
+            # Taught, it needs no dropout: its targets are means of networks, not single outcomes.
+            loss_of = _of_teachers(network.eval(), teachers) if teachers else _of_what_came(network.train())
             losses = fitted(len(teachers), network, loss_of, taught_epochs)
             network.eval()
             alone, halves = ratios(network, examples.take(new), device)
@@ -124,12 +123,11 @@ def train(
             network.to("cpu")
         finally:
             torch.set_num_threads(threads)
-    return Trained(network, losses, alone, halves, silent, len(new))
+    return Trained(network, config, losses, alone, halves, silent, len(new))
 
 
 def _of_what_came(network: PretrainedNetwork) -> _Loss:
     """The loss of a network that learns from what came."""
-    network.train()
 
     def loss(origin: Tensor, ahead: Tensor, baseline: Tensor, truth: Tensor) -> Tensor:
         return pinball(network.corrected(origin, ahead, baseline), truth, network.residual)
@@ -138,11 +136,7 @@ def _of_what_came(network: PretrainedNetwork) -> _Loss:
 
 
 def _of_teachers(network: PretrainedNetwork, teachers: Sequence[PretrainedNetwork]) -> _Loss:
-    """The loss of a network that learns what ``teachers`` say in the mean, all of features that are spoilt alike.
-
-    It needs no dropout: its targets are means of networks, not single outcomes.
-    """
-    network.eval()
+    """The loss of a network that learns what ``teachers`` say in the mean, all of features that are spoilt alike."""
 
     def loss(origin: Tensor, ahead: Tensor, baseline: Tensor, truth: Tensor) -> Tensor:
         origin, ahead = network.spoilt(origin, ahead)
@@ -156,7 +150,7 @@ def _of_teachers(network: PretrainedNetwork, teachers: Sequence[PretrainedNetwor
 
 def _fit(
     network: PretrainedNetwork, loss_of: _Loss, examples: FleetExamples, chosen: I64, config: PretrainingConfig,
-    number: int, device: torch.device | str, told: Callable[[int, float], None],
+    epochs: int, number: int, device: torch.device | str, told: Callable[[int, float], None],
 ) -> list[float]:  # fmt: skip
     """Train one network on the ``chosen`` examples; the loss of each epoch. ``number`` is the network's, so that no two
     see them in the same order.
@@ -164,11 +158,9 @@ def _fit(
     rng = np.random.default_rng([config.seed, number])
     steps = len(chosen) // config.batch_size
     optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, config.learning_rate, total_steps=max(config.epochs * steps, 2)
-    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, config.learning_rate, total_steps=max(epochs * steps, 2))
     losses: list[float] = []
-    for epoch in range(config.epochs):
+    for epoch in range(epochs):
         order, total = rng.permutation(chosen), 0.0
         for step in range(steps):
             loss = loss_of(*_batch(examples, order[step * config.batch_size : (step + 1) * config.batch_size], device))

@@ -207,7 +207,7 @@ def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: Hous
     focused, number = "document.activeElement.dataset.key ?? document.activeElement.tagName", 2
     fold = "document.querySelector('[data-fold=\"network older\"]')"
     page.ask(f"{fold}.querySelector('summary').click()")
-    for key in ("network train", "network back", "network older summary", "gate v1 summary", "timeline all"):
+    for key in ("network train", "network back", "network older summary", "network gate v1 summary", "timeline all"):
         page.ask(f"document.querySelector('[data-key=\"{key}\"]').focus()")
         assert page.ask(focused) == key
         number += 1
@@ -215,8 +215,15 @@ def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: Hous
         shows(page, f"v2 was replaced by v{number}")
         assert page.ask(focused) == key
     assert page.ask(f"{fold}.open")
+    page.ask("document.querySelector('[data-key=\"network train\"]').focus()")
+    page.press("Enter")
+    page.until("document.getElementById('sure').open")
+    house.do(house.live_state.put_event({"kind": "swap", "version": "v9", "before": "v2", "reason": ""}))
+    shows(page, "v2 was replaced by v9")
+    page.ask("document.getElementById('sure-no').click()")
+    page.until(f"({focused}) === 'network train'")
     page.ask("document.querySelector('[data-key=\"network back\"]').focus()")
-    house.do(house.live_state.set_models(models[:1] + models[2:]))
+    house.do(house.live_state.set_models([models[0], models[2], model("v5", "challenger", EVIDENCE)]))
     page.until("!document.querySelector('[data-key=\"network back\"]')")
     assert page.ask(focused) == "network train"
 

@@ -90,7 +90,15 @@ def test_too_few_examples_are_refused(examples: FleetExamples) -> None:
     """In a sentence; with a few more there are smaller batches."""
     with pytest.raises(ValueError, match="3 examples to train on are too few"):
         train(examples.take(slice(0, 3)), SPEC, CONFIG)
-    assert len(train(examples.take(slice(0, 20)), SPEC, CONFIG).losses) == 2 * CONFIG.epochs
+    trained = train(examples.take(slice(0, 20)), SPEC, CONFIG)
+    assert len(trained.losses) == 2 * CONFIG.epochs
+    assert 1 <= trained.config.batch_size <= 5
+
+
+def test_a_teacher_that_diverged_is_refused(examples: FleetExamples) -> None:
+    """Before anything is learned from it."""
+    with pytest.raises(ValueError, match="teacher 1 diverged"):
+        train(examples, SPEC, replace(CONFIG, learning_rate=1e30))
 
 
 def test_a_fleet_becomes_an_artefact(tmp_path: Path) -> None:

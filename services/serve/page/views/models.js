@@ -47,7 +47,15 @@ export function modelsView(box) {
   const fold = (key, title, attributes, ...children) => h("details", { ...attributes, "data-fold": key, open: box.querySelector(`[data-fold="${CSS.escape(key)}"]`)?.open },
     h("summary", { "data-key": `${key} summary` }, title), children);
 
-  const orderButton = (key, words, isUnderWay, act) => h("button", { type: "button", "data-key": key, "aria-disabled": isUnderWay && "true", onclick: () => isUnderWay || act() }, words);
+  // While a question is open nothing here has the focus that a view drawn anew could keep, and afterwards a closed dialog has it for a moment.
+  const isLost = (focused) => focused === document.body || focused.closest("dialog:not([open])");
+
+  const orderButton = (expert, what, words, isUnderWay, act) => h("button", { type: "button", "data-key": `${expert} ${what}`, "aria-disabled": isUnderWay && "true", onclick: async () => {
+    if (isUnderWay) return;
+    await act();
+    const found = (key) => box.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    if (isLost(document.activeElement)) (found(`${expert} ${what}`) ?? found(`${expert} orders`)?.querySelector("button"))?.focus();
+  } }, words);
 
   function expertSection(expert, models, figures) {
     const champion = models.find((one) => one.stage === "champion");
@@ -60,8 +68,8 @@ export function modelsView(box) {
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
       h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
       h("p", { class: "buttons", "data-key": `${expert} orders` },
-        previous ? orderButton(`${expert} back`, t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
-        orderButton(`${expert} train`, t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
+        previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
+        orderButton(expert, "train", t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
       rest.length ? fold(`${expert} older`, t("models.older", { n: rest.length }), {}, rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
   }
 
@@ -70,13 +78,13 @@ export function modelsView(box) {
     const tone = { champion: "good", refused: "warn", withdrawn: "bad" }[model.stage] ?? "";
     const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: dayAndTime(model.trained_on.to_ms, timeZone()) }) : "";
     const comparison = model.shadow ?? model.watch;
-    return h("div", { class: "card model", "data-version": model.version, "data-key": model.version },
+    return h("div", { class: "card model", "data-version": model.version, "data-key": `${expert} ${model.version}` },
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
-        model.stage !== "champion" && !model.pruned ? orderButton(`promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
+        model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
       evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
       comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: dayAndTime(comparison.until_ms, timeZone()) })) : null,
       h("p", { class: "small soft" }, [t("models.made", { time: dayAndTime(model.created_ms, timeZone()) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
-      evidence.length && model.reason ? fold(`gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
+      evidence.length && model.reason ? fold(`${expert} gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
   }
 
   function timeline() {
