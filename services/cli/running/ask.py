@@ -10,7 +10,7 @@ import typer
 
 from services.cli.base import console, errors, options_of, print_json
 from services.cli.running.change_words import change_of, what_if_view
-from services.cli.running.client import Client, connect
+from services.cli.running.client import Client, NoAnswerError, connect
 from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
 from services.errors import ConfigError, HothouseError
 from services.observe.timeline import event_line
@@ -39,6 +39,10 @@ WhoseModel = Annotated[
 
 PANEL = "Ask a running system"
 
+QUESTION_S = 10.0
+ORDER_S, SUBMIT_S = 45.0, 120.0
+"""How long a command waits for an answer; with an order longer than the API does, whose words say what became of it."""
+
 ZONES_A_CALL = 50
 """With the longest names they are as long as an address may be."""
 
@@ -54,10 +58,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(models_app, name="models", rich_help_panel=PANEL)
 
 
-def _client(ctx: typer.Context, url: str | None, key_file: Path | None, timeout_s: float = 10.0) -> Client:
+def _client(ctx: typer.Context, url: str | None, key_file: Path | None, timeout_s: float | None = None) -> Client:
     """What a command asks: its own options come before those that stand before its name."""
     options = options_of(ctx)
-    return connect(options.settings(), url or options.url, key_file or options.key_file, timeout_s)
+    return connect(options.settings(), url or options.url, key_file or options.key_file, timeout_s or QUESTION_S)
 
 
 def predict(
@@ -193,7 +197,7 @@ def promote(
 ) -> None:
     """Make a registered model the champion; replicas, or shards, swap to it without a pause."""
     path = f"/models/{urllib.parse.quote(version, safe='')}/promote"
-    answer = _order(_client(ctx, url, key_file), path + _of(expert))
+    answer = _order(_client(ctx, url, key_file, ORDER_S), path + _query(expert=expert))
     console.print(f"{answer['version']} is the champion, {answer['before']} was")
 
 
@@ -208,30 +212,43 @@ def submit(
 
     The folder holds manifest.json, weights.safetensors and golden.safetensors, as the storage's models do.
     """
-    answer = _order(_client(ctx, url, key_file, timeout_s=120), "/models/submit", {"folder": str(folder.absolute())})
+    answer = _order(_client(ctx, url, key_file, SUBMIT_S), "/models/submit", {"folder": str(folder.absolute())})
     console.print(f"{answer['version']} is compared with {answer['against']}; `hothouse timeline` shows the outcome")
 
 
 @models_app.command(epilog="Example: hothouse models rollback")
-def rollback(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
-    """Go back to the model that served before the present one."""
-    answer = _order(_client(ctx, url, key_file), "/models/rollback" + _of(expert))
+def rollback(
+    ctx: typer.Context,
+    expert: WhoseModel = None,
+    leave: Annotated[
+        str | None, typer.Option(help="The version to go back from; where another serves, nothing is done.")
+    ] = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Go back to the model that served before the present one. A second call comes back to it; not so with --leave."""
+    answer = _order(_client(ctx, url, key_file, ORDER_S), "/models/rollback" + _query(expert=expert, leave=leave))
     console.print(f"{answer['version']} is the champion again, {answer['before']} was")
 
 
 def retrain(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
     """Ask for a retraining now; `hothouse models list` shows its outcome."""
-    _order(_client(ctx, url, key_file), "/models/retrain" + _of(expert))
+    _order(_client(ctx, url, key_file, ORDER_S), "/models/retrain" + _query(expert=expert))
     console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
 
 
-def _of(expert: str | None) -> str:
-    return f"?expert={urllib.parse.quote(expert, safe='')}" if expert else ""
+def _query(**asked: str | None) -> str:
+    given = {name: value for name, value in asked.items() if value}
+    return f"?{urllib.parse.urlencode(given)}" if given else ""
 
 
 def _order(client: Client, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Give an order; a refusal with its reason is an error."""
-    answer = client.post(path, body)
+    try:
+        answer = client.post(path, body)
+    except NoAnswerError as error:
+        hint = "The order may be carried out all the same: see `hothouse models list` before you give it again."
+        raise HothouseError(error.message, hint) from error
     if not isinstance(answer, dict) or answer.get("accepted") is False:
         raise HothouseError((answer or {}).get("reason") or "the order was refused")
     return answer

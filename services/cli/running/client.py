@@ -16,12 +16,16 @@ from services.key_file import read_key
 if TYPE_CHECKING:
     import httpx  # `hothouse --help` must not pay for it
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "NoAnswerError", "connect"]
 
 KEY_HINT = (
     "Name the file that holds the key: --key-file FILE, or client.key_file. "
     "The operator's key is in operator.key in the data folder."
 )
+
+
+class NoAnswerError(HothouseError):
+    """Who was asked is there, and did not answer in time."""
 
 
 class Client:
@@ -57,6 +61,10 @@ class Client:
 
         try:
             answer = self._http.request(method, f"{self.url}{path}", **content)
+        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
+            raise NoAnswerError(
+                f"{self.url} did not answer within {self._timeout_s:.0f} s", "It is busy, or waits for a part that is."
+            ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             raise HothouseError(
                 f"nothing answers at {self.url} ({error})", "Start it with `hothouse up`, or name it with --url."

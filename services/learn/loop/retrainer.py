@@ -154,9 +154,9 @@ class Retrainer:
         """
         return Moved(version=version, before=self._champion.promote(version, "promoted by an operator"))
 
-    def rollback(self) -> Moved:
-        """Go back to the previous champion; raises as :meth:`promote` does."""
-        version, before = self._champion.rollback()
+    def rollback(self, leave: str = "") -> Moved:
+        """Go back from ``leave``, by default from whatever serves; raises as :meth:`promote` does."""
+        version, before = self._champion.rollback(leave)
         return Moved(version=version, before=before)
 
     def submit(self, folder: str) -> ModelSubmitted:

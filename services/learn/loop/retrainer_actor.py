@@ -54,9 +54,9 @@ class RetrainerActor:
         whose = expert_of(version)
         return self._of(expert if whose is None else whose.name).promote(version)
 
-    def rollback(self, expert: str = "network") -> Moved:
-        """Go back to the previous champion."""
-        return self._of(expert).rollback()
+    def rollback(self, expert: str = "network", leave: str = "") -> Moved:
+        """Go back from ``leave``, by default from whatever serves."""
+        return self._of(expert).rollback(leave)
 
     def submit(self, folder: str) -> ModelSubmitted:
         """Register an artefact that was made elsewhere. Its kind says for whom."""

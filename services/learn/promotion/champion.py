@@ -86,13 +86,18 @@ class ChampionAlias:
                 self._pointer.expect_network()
                 self._expected = True
 
-    def rollback(self) -> tuple[str, str]:
-        """Go back to the previous champion: the version now, and the one before.
+    def rollback(self, leave: str = "") -> tuple[str, str]:
+        """Go back from ``leave``, by default from whatever serves: the version now, and the one before.
 
-        Raises as :meth:`promote` does.
+        Raises as :meth:`promote` does, and :class:`PromotionRefusedError` where ``leave`` is not champion now: so who
+        asks twice does not come back to what they left.
         """
         with self._lock:
             before = self._registry.champion()
+            if leave not in ("", before):
+                raise PromotionRefusedError(
+                    f"{before} is the champion, not {leave}", "`hothouse models list` shows what serves."
+                )
             version = self._registry.rollback()
             self._why[version] = f"rolled back from {before} by an operator"
             self._registry.watch(version, None)  # whoever goes back does not want to be sent forward again

@@ -163,7 +163,7 @@ class Backend(Protocol):
     async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """``trigger``, ``promote``, ``rollback`` or ``submit``, with what the retrainer takes.
 
-        Raises a 409 problem with the reason of a refusal.
+        Raises a 409 problem with the reason of a refusal, and a 503 that says so where the order may be under way.
         """
 
 
@@ -354,8 +354,11 @@ class RayBackend:
     async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """See :class:`Backend`."""
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
-        found: OrderAnswer = await self._ask(RETRAINER_ACTOR, verb, *arguments, limit_s=limit_s, who="the retrainer")
-        return found
+        actor = await _within(self._find(RETRAINER_ACTOR), ANSWER_S, "the retrainer")
+        # No Retry-After from here on: a program that asks again by itself would give the order twice.
+        unanswered = ProblemError(503, "the retrainer did not say in time whether it was done; look at /models first")
+        order: Awaitable[OrderAnswer] = getattr(actor, verb).remote(*arguments)
+        return await _within(order, limit_s, "the retrainer", unanswered)
 
     def _history(self) -> History:
         from services.store.history import History  # Parquet's library is loaded by who asks first
@@ -383,8 +386,8 @@ class RayBackend:
             raise ProblemError(503, words, {"Retry-After": "5"}) from error
 
 
-async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:
-    """Await a Ray call; its own exceptions and time-outs become problems."""
+async def _within(call: Awaitable[T], limit_s: float, who: str, unanswered: ProblemError | None = None) -> T:
+    """Await a Ray call; its own exceptions become problems, and so does no answer: ``unanswered``, if given."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -397,9 +400,8 @@ async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:
             raise ProblemError(422, f"{who} refused: {error.cause}") from error
         raise
     except (RayError, TimeoutError) as error:
-        raise ProblemError(
-            503, f"{who} does not answer now; try again in a few seconds", {"Retry-After": "5"}
-        ) from error
+        words = f"{who} does not answer now; try again in a few seconds"
+        raise unanswered or ProblemError(503, words, {"Retry-After": "5"}) from error
 
 
 async def _read(read: Callable[..., T], *arguments: Any) -> T:

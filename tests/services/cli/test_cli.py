@@ -76,12 +76,15 @@ class FakeHothouse:
             ("POST", "/models/rollback"): (409, {"status": 409, "detail": "there is no previous champion"}),
             ("POST", "/models/retrain"): (202, {"accepted": True, "reason": ""}),
         }  # fmt: skip
+        self.answers_now = threading.Event()
+        self.answers_now.set()
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
             def _answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 fake.asked.append((self.command, self.path, self.headers.get("Authorization")))
+                fake.answers_now.wait()
                 status, content = fake.answers.get(
                     (self.command, self.path), (404, {"detail": "there is nothing here"})
                 )
@@ -349,13 +352,13 @@ def test_orders_carry_the_operators_key(running: FakeHothouse) -> None:
     """Orders to the system of this data folder carry its operator's key."""
     assert hothouse("models", "promote", "v2").output.strip() == "v2 is the champion, v3 was"
     assert hothouse("retrain").exit_code == 0
-    for command in (["retrain"], ["models", "rollback"], ["models", "promote", "online"]):
+    for command in (["retrain"], ["models", "rollback", "--leave", "v2"], ["models", "promote", "online"]):
         hothouse(*command, "--expert", "trees")
     assert running.asked == [
         ("POST", "/models/v2/promote", "Bearer the-key"),
         ("POST", "/models/retrain", "Bearer the-key"),
         ("POST", "/models/retrain?expert=trees", "Bearer the-key"),
-        ("POST", "/models/rollback?expert=trees", "Bearer the-key"),
+        ("POST", "/models/rollback?expert=trees&leave=v2", "Bearer the-key"),
         ("POST", "/models/online/promote?expert=trees", "Bearer the-key"),
     ]
 
@@ -514,6 +517,19 @@ def test_a_refused_order_gives_its_reason(running: FakeHothouse) -> None:
     running.answers["POST", "/models/retrain"] = (202, {"accepted": False, "reason": "one runs already"})
     asked = hothouse("retrain")
     assert (asked.exit_code, "one runs already" in asked.stderr) == (1, True)
+
+
+def test_an_order_without_an_answer_may_be_carried_out(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits in vain is told to look before the order is given again; who only asked, that the system is busy."""
+    monkeypatch.setattr(ask, "ORDER_S", 0.05)
+    monkeypatch.setattr(ask, "QUESTION_S", 0.05)
+    running.answers_now.clear()
+    ordered, asked = hothouse("models", "rollback"), hothouse("status")
+    running.answers_now.set()
+    assert (ordered.exit_code, asked.exit_code) == (1, 1)
+    assert "did not answer within" in ordered.stderr
+    assert "see `hothouse models list` before you give it again" in ordered.stderr
+    assert "It is busy" in asked.stderr
 
 
 @pytest.mark.parametrize(

@@ -251,13 +251,13 @@ def test_orders_need_the_operators_key(system: System) -> None:
     assert system.client.post("/models/retrain").headers["www-authenticate"] == "Bearer"
     assert system.client.post("/models/retrain", headers=OPERATOR).status_code == 202
     assert system.client.post("/models/v2/promote", headers=OPERATOR).json() == {"done": "promote"}
-    assert system.client.post("/models/rollback", headers=OPERATOR).status_code == 200
+    assert system.client.post("/models/rollback?leave=v2", headers=OPERATOR).status_code == 200
     assert system.client.post("/models/rollback?expert=trees", headers=OPERATOR).status_code == 200
     assert system.client.post("/models/retrain?expert=trees", headers=OPERATOR).status_code == 202
     assert system.client.post("/models/online/promote?expert=trees", headers=OPERATOR).status_code == 200
     assert system.backend.orders == [
-        ("trigger", "operator", "network"), ("promote", "v2", "network"), ("rollback", "network"),
-        ("rollback", "trees"), ("trigger", "operator", "trees"), ("promote", "online", "trees"),
+        ("trigger", "operator", "network"), ("promote", "v2", "network"), ("rollback", "network", "v2"),
+        ("rollback", "trees", ""), ("trigger", "operator", "trees"), ("promote", "online", "trees"),
     ]  # fmt: skip
     assert_problem(system.client.post("/models/rollback?expert=oracle", headers=OPERATOR), 422, "query.expert")
 

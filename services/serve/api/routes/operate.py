@@ -34,6 +34,14 @@ __all__ = ["operate_routes"]
 
 Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"])]
 
+Left = Annotated[
+    str | None,
+    Query(
+        pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"],
+        description="The champion to go back from; refused where another serves.",
+    ),
+]  # fmt: skip
+
 Reason = Annotated[str | None, Query(max_length=64, description="Only those of one reason, such as late.")]
 Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters, too.")]
 
@@ -77,10 +85,12 @@ def operate_routes(state: ApiState) -> APIRouter:
     moved = {**described(Moved), **ORDERED}
 
     @routes.post("/models/rollback", tags=["models"], response_model=None, responses=moved)
-    async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
-        """Serve an expert's previous champion again; needs the operator's key."""
+    async def rollback(
+        expert: ExpertName = "network", leave: Left = None, authorization: Authorization = None
+    ) -> OrderAnswer:
+        """Serve an expert's previous champion again; needs the operator's key. With `leave` it may be asked twice."""
         state.keys.require_operator(authorization).require_all()
-        return await backend.order("rollback", expert)
+        return await backend.order("rollback", expert, leave or "")
 
     submitted = {**described(ModelSubmitted, status=202), **ORDERED}
 

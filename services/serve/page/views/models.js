@@ -68,7 +68,7 @@ export function modelsView(box) {
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
       h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
       h("p", { class: "buttons", "data-key": `${expert} orders` },
-        previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
+        previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}${champion ? `&leave=${encodeURIComponent(champion.version)}` : ""}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
         orderButton(expert, "train", t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
       rest.length ? fold(`${expert} older`, t("models.older", { n: rest.length }), {}, rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
   }

@@ -144,7 +144,9 @@ def test_rollback_and_promote_reach_the_pointer_at_once(make: Make, cluster: Fak
         retrainer.rollback()
     clock.now_s += 100
     retrainer.retrain_if_due()
-    assert retrainer.rollback() == {"version": "v1", "before": "v2"}
+    assert retrainer.rollback("v2") == {"version": "v1", "before": "v2"}
+    with pytest.raises(PromotionRefusedError, match="v1 is the champion, not v2"):
+        retrainer.rollback("v2")  # who asks twice does not come back
     assert cluster.pointer == "v1"
     assert retrainer.promote("online") == {"version": "online", "before": "v1"}
     assert cluster.served[-1] == ("online", "")
