@@ -9,18 +9,17 @@ import numpy.typing as npt
 
 from models.spec import ForecastSpec
 
-__all__ = ["KNOT_MS", "DayKnots", "on_line"]
+__all__ = ["DayKnots", "on_line"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-KNOT_MS = 900_000
-"""What a zone usually does at a time of day changes little within a quarter of an hour: a zone whose rows come every
-minute takes as much room as one whose rows come every quarter."""
-
 
 class DayKnots:
-    """A knot every ``stride`` steps, ``count`` a day; the longest stride up to ``KNOT_MS`` that divides the day.
+    """A knot every ``stride`` steps (``ForecastSpec.example_steps``), ``count`` a day.
+
+    What a zone usually does at a time of day changes little within a quarter of an hour: a zone whose rows come every
+    minute takes as much room as one whose rows come every quarter.
 
     >>> knots = DayKnots(ForecastSpec(channels=("air_temp_c",)))
     >>> knots.stride, knots.count
@@ -32,8 +31,7 @@ class DayKnots:
 
     def __init__(self, spec: ForecastSpec) -> None:
         self.day = spec.steps_per_day
-        most = max(KNOT_MS // spec.step_ms, 1)
-        self.stride = next(steps for steps in range(most, 0, -1) if self.day % steps == 0)
+        self.stride = spec.example_steps
         self.count = self.day // self.stride
 
     def at(self, held: npt.NDArray[Any], zones: I64, day_bin: I64) -> F32:

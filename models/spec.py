@@ -23,7 +23,7 @@ _WINTER_OF = {"Europe/Dublin": "Europe/London", "Eire": "Europe/London"}
 and calls winter's the standard. ``edge.recordings.local_time``, which is not imported here, does the same.
 """
 
-_LIMITS = {"rh_pct": (0.0, 100.0), "vpd_kpa": (0.0, math.inf), "co2_ppm": (0.0, math.inf)}
+_QUARTER_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,24 @@ class ForecastSpec:
         return 86_400_000 // self.step_ms
 
     @property
+    def example_steps(self) -> int:
+        """How many steps apart examples are, and what is kept of a day: a quarter of an hour, or what is next below
+        it and divides the day. Rows between say nearly the same.
+
+        >>> [ForecastSpec(channels=(), step_ms=s * 1000).example_steps for s in (60, 120, 300, 600, 3600)]
+        [15, 6, 3, 1, 1]
+        """
+        most = max(_QUARTER_MS // self.step_ms, 1)
+        return next(steps for steps in range(most, 0, -1) if self.steps_per_day % steps == 0)
+
+    @property
     def limits(self) -> tuple[tuple[float, float], ...]:
-        """The lowest and highest value that is physically possible for each target; forecasts stay within."""
-        return tuple(_LIMITS.get(name, (-math.inf, math.inf)) for name in self.targets)
+        """The lowest and highest value that is physically possible for each target; forecasts stay within.
+
+        >>> ForecastSpec(channels=(), targets=("soil_temp_c", "lamp_pct", "par_umol_m2_s")).limits
+        ((-inf, inf), (0.0, 100.0), (0.0, inf))
+        """
+        return tuple(_limits(name) for name in self.targets)
 
     @property
     def hash(self) -> str:
@@ -81,6 +96,13 @@ class Place:
         3600000
         """
         return utc_ms + _offset_ms(self.timezone, self.clock, utc_ms // 900_000)
+
+
+def _limits(metric: str) -> tuple[float, float]:
+    """By the unit in its name: but for temperatures and net fluxes nothing is below 0."""
+    if metric.endswith("_c") or "_net_" in metric:
+        return -math.inf, math.inf
+    return 0.0, 100.0 if metric.endswith("_pct") else math.inf
 
 
 @lru_cache(maxsize=100_000)

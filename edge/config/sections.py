@@ -156,7 +156,7 @@ class LogsSettings(Section):
 class StreamSettings(Section):
     """How samples become rows."""
 
-    step_s: int = Field(300, ge=10, le=3600, description="Length of a row in seconds; must divide a day.")
+    step_s: int = Field(300, ge=10, le=3600, description="Length of a row in seconds; must divide an hour.")
     lateness_s: int = Field(30, ge=0, le=3600, description="How long a row waits for samples that are out of order.")
     idle_s: int = Field(
         0, ge=0, le=3600, description="A silent site's rows close this long after; 0: 3/10 of a step, at most 60 s."
@@ -171,7 +171,7 @@ class StreamSettings(Section):
 
     @field_validator("step_s")
     @classmethod
-    def _divides_a_day(cls, value: int) -> int:
-        if 86_400 % value:
-            raise ValueError("must divide a day (86400 s) evenly, such as 60, 300, 600 or 900")
+    def _divides_an_hour(cls, value: int) -> int:
+        if 3600 % value:
+            raise ValueError("must divide an hour (3600 s) evenly, such as 60, 300, 600 or 900")
         return value

@@ -24,7 +24,7 @@ __all__ = [
 
 Version = Annotated[int, msgspec.Meta(ge=2, le=2**31 - 1)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=2**47)]
-DAY_S = 86_400
+HOUR_S = 3_600
 
 
 class SettingsChange(msgspec.Struct, frozen=True, tag="settings", omit_defaults=True, forbid_unknown_fields=True):
@@ -135,8 +135,8 @@ def _check_retirement(change: Retirement, where: Topic) -> None:
 def _check_settings(change: SettingsChange, where: Topic) -> None:
     if where.zone != SITE_ZONE:
         raise ValueError(f"settings are those of a site: publish them in zone {SITE_ZONE}")
-    if change.step_s is not None and not (10 <= change.step_s <= 3600 and DAY_S % change.step_s == 0):
-        raise ValueError("step_s must be between 10 and 3600 and divide a day, such as 60, 300 or 900")
+    if change.step_s is not None and not (10 <= change.step_s <= HOUR_S and HOUR_S % change.step_s == 0):
+        raise ValueError("step_s must be between 10 and 3600 and divide an hour, such as 60, 300 or 900")
     if change.lateness_s is not None and not 0 <= change.lateness_s <= 3600:
         raise ValueError("lateness_s must be between 0 and 3600")
     if change.idle_s is not None and not 1 <= change.idle_s <= 3600:

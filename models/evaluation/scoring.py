@@ -25,7 +25,6 @@ _Array = npt.NDArray[Any]
 _NAMES = ("model", "climatology", "persistence", "naive_24h")
 
 
-SCORED_MS = 900_000
 """Of each zone the first forecast in a quarter of an hour is scored: neighbouring ones say nearly the same, and those
 that wait for their truth would take more room than anything else that is kept of a zone."""
 
@@ -61,8 +60,8 @@ class LiveScore:
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (all NaN where the zone was silent: a
     step must not be left out), then :meth:`issue` with the forecast made from it; issued again, the last one counts.
-    One forecast in ``SCORED_MS`` waits in a ring as long as its horizon and no longer: about 10 KB a zone with rows of
-    five minutes, because half precision is finer than any sensor.
+    One forecast in a quarter of an hour waits in a ring as long as its horizon and no longer: about 10 KB a zone with
+    rows of five minutes, because half precision is finer than any sensor.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> score = LiveScore(spec)
@@ -80,7 +79,7 @@ class LiveScore:
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         # The naive forecast for a row is the row this many steps before it: whole days, back to before the origin.
         self._days = -(-self._steps // spec.steps_per_day) * spec.steps_per_day
-        self._stride = max(SCORED_MS // spec.step_ms, 1)
+        self._stride = spec.example_steps
         # So many, that a forecast's truth has come before another takes its place, wherever in a quarter both are from.
         self._slots = (self._steps + 2 * self._stride - 2) // self._stride
         self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])

@@ -20,7 +20,6 @@ from models.features.windows import WindowSet
 from models.online.basis import Example
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import QUANTILES, ForecastSpec, Place
-from models.trees.tree_grower import examples_apart
 
 __all__ = ["ExampleSet", "Regressors"]
 
@@ -128,7 +127,7 @@ def _examined(
         forecaster.add_zones()
         sensors.add_zones()
     clean, examples, units = values.copy(), [], {}
-    stride = examples_apart(spec)
+    stride = spec.example_steps
     for end, at in _by_time(zone, end_ms):
         here, step, now = zone[at].astype(np.int64), end // spec.step_ms, values[at]
         bins, sun = _sky([places[names[z]] for z in here], end, spec)

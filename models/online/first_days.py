@@ -150,6 +150,13 @@ class FirstDays:
         days = self._zones["seen"][indices] / np.float32(self._a_day)
         return np.asarray(np.clip((OLD_DAYS - days) / (OLD_DAYS - ALONE_DAYS), 0, 1), dtype=np.float32)
 
+    def young(self, indices: I64) -> _Bool:
+        """Which zones are in their first days, ``[Z]``. A target that has never been seen makes no zone young but one
+        of which nothing has: many have no sensor of CO₂.
+        """
+        seen = self._zones["seen"][indices]
+        return np.asarray(((self.share(indices) > 0) & (seen > 0)).any(axis=1) | (seen == 0).all(axis=1))
+
     def learn(
         self, indices: I64, step: int, h: I64, at: I64, due: _Bool, y: F32, hour: I64, old: F32, taking_part: _Bool
     ) -> None:
@@ -158,13 +165,14 @@ class FirstDays:
         ``hour [Z]`` is the hour of day, ``old [Z, P, M]`` what the learners had forecast, ``taking_part`` which of all
         zones had rows of late.
         """
-        mine = np.flatnonzero((self.share(indices) > 0).any(axis=1))
+        mine = np.flatnonzero(self.young(indices))
         if not len(mine):
             return
-        part = part_of(len(mine), taking_part & (self.share(np.arange(len(taking_part))) > 0).any(axis=1))
+        part = part_of(len(mine), taking_part & self.young(np.arange(len(taking_part))))
         turns = -(-len(mine) // MOST_ZONES)
         mine = mine[step // self._stride % turns :: turns]
-        s, zones, due, y, hour = self._zones, indices[mine], due[mine], y[mine], hour[mine]
+        s, zones, due, hour = self._zones, indices[mine], due[mine], hour[mine]
+        y = np.where(self.share(zones) > 0, y[mine], np.float32(np.nan))  # of old targets the pool learns nothing
         zone = zones[:, None]
         place = (step - self._steps[h]) // self._stride
         due = due & (s["origin_at"][zone, place % self._trail] == place)
@@ -201,7 +209,7 @@ class FirstDays:
         s["last"][indices] = np.where(known, value, s["last"][indices])
         if step % self._stride:
             return
-        mine = np.flatnonzero((self.share(indices) > 0).any(axis=1))
+        mine = np.flatnonzero(self.young(indices) | (known & (self.share(indices) > 0)).any(axis=1))
         if not len(mine):
             return
         zones, known, value = indices[mine], known[mine], value[mine]
@@ -238,7 +246,7 @@ class FirstDays:
         the weights are those of the example before.
         """
         s, share = self._zones, self.share(indices)
-        mine = (share > 0).any(axis=1)
+        mine = self.young(indices)
         mixed = s["mixed"][indices]
         # At examples, whenever a zone was born (-1: never yet): between them nobody says what the learners forecast.
         stale = np.flatnonzero(mine & (step // self._stride > mixed // self._stride))

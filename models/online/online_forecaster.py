@@ -185,8 +185,9 @@ class OnlineForecaster:
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors, missed)
 
     def take_trained(self, before: OnlineForecaster) -> None:
-        """Go on with the trees and the fine-tuned network of ``before``, and with how far it follows both:
-        no history says what they would have said before they existed.
+        """Go on with the trees of ``before`` and how far it follows them, and with its fine-tuned network: no history
+        says what they would have said before they existed. How far that network is followed begins with what the
+        package's would have been worth on this history, and is forgotten as new errors come.
         """
         self.forest = before.forest
         if before.tuned:
@@ -392,7 +393,7 @@ class OnlineForecaster:
 
     def _young(self, zones: I64) -> I64:
         """Which of the zones are in their first days."""
-        return np.flatnonzero((self.first.share(zones) > 0).any(axis=1))
+        return np.flatnonzero(self.first.young(zones))
 
     def _correct(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, old: F32 | None,

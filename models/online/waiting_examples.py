@@ -13,14 +13,11 @@ from models.online.expert_mix import LIMIT
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["EXAMPLE_MS", "Matured", "WaitingExamples"]
+__all__ = ["Matured", "WaitingExamples"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-
-EXAMPLE_MS = 900_000
-"""Learners take an example every quarter of an hour: rows between say nearly the same."""
 
 
 class Matured(NamedTuple):
@@ -41,7 +38,7 @@ class WaitingExamples(ZoneArrays):
         """``width``: how many regressors an origin has, and how many each of its horizons; ``experts``: how many
         answers are mixed.
         """
-        self.stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
+        self.stride = spec.example_steps
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         # An origin of horizon h waits in one of this many places until its truth comes.
         self._slots = self._steps // self.stride + 1

@@ -16,7 +16,6 @@ from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, tar
 from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
 from models.online.online_forecaster import OnlineForecaster
-from models.online.waiting_examples import EXAMPLE_MS
 from models.pretraining.fleet_chunk import FleetChunk
 from models.spec import ForecastSpec
 
@@ -92,7 +91,7 @@ def draw_examples(
         raise ValueError(f"{drawing.days} days of each zone need recordings of {drawing.days + 3} days or more")
     rng = np.random.default_rng([drawing.seed, number])
     rows, features = chunk.rows(spec.channels), HouseFeatures(spec)
-    stride = max(EXAMPLE_MS // spec.step_ms, 1)
+    stride = spec.example_steps
     parts: list[FleetExamples] = []
     kept: list[Inputs] = []
     sites = np.arange(len(chunk.arrays["site"])) if only is None else only

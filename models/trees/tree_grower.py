@@ -23,11 +23,10 @@ from models.trees.forest import LEAVES, Forest
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["GrowerError", "TreeGrower", "examples_apart", "load_library"]
+__all__ = ["GrowerError", "TreeGrower", "load_library"]
 
 F32 = npt.NDArray[np.float32]
 
-EXAMPLE_MS = 900_000
 HISTORY_DAYS = 28
 MIN_EXAMPLES = 500
 LONGEST_MS = 3 * 3_600_000
@@ -46,15 +45,6 @@ OPTIONS: dict[str, Any] = {
 """Parameters of LightGBM, by their documented names."""
 
 
-def examples_apart(spec: ForecastSpec) -> int:
-    """Trees are grown on the examples of steps that are a multiple of this.
-
-    >>> examples_apart(ForecastSpec(channels=())), examples_apart(ForecastSpec(channels=(), step_ms=600_000))
-    (3, 1)
-    """
-    return max(EXAMPLE_MS // spec.step_ms, 1)
-
-
 class GrowerError(Exception):
     """Trees cannot be grown on this system; the message says why, ``hint`` what to do."""
 
@@ -68,7 +58,7 @@ class TreeGrower:
 
     def __init__(self, spec: ForecastSpec) -> None:
         self._spec = spec
-        self._every = examples_apart(spec)
+        self._every = spec.example_steps
         self._first: int | None = None
         self._examples: deque[Example] = deque()
         self._truths: deque[tuple[int, npt.NDArray[np.int64], F32]] = deque()

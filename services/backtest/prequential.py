@@ -18,7 +18,6 @@ from models.features.sensor_faults import SensorFaults
 from models.online.basis import Learned
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.online_forecaster import OnlineForecaster
-from models.online.waiting_examples import EXAMPLE_MS
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
@@ -196,7 +195,7 @@ class _Network:
         self._networks = Networks(table, spec, place, train or train_here)
         self._first = options.warmup_ms // spec.step_ms
         self._every = RETRAIN_DAYS * spec.steps_per_day
-        self._length, self._stride = len(table.end_ms), max(EXAMPLE_MS // spec.step_ms, 1)
+        self._length, self._stride = len(table.end_ms), spec.example_steps
         self._asked = np.array(asked, dtype=np.int64)
         self._offset = table.start_ms // spec.step_ms
         self._answers: dict[int, tuple[F32 | None, F32 | None]] = {}

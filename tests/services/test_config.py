@@ -78,7 +78,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
     [
         ("[stream]\nstep_s = 7\n", ("stream.step_s", "7", "10")),
         ("[stream]\nstep_s = 7000\n", ("stream.step_s", "7000", "3600")),
-        ("[stream]\nstep_s = 299\n", ("stream.step_s", "299", "divide a day")),
+        ("[stream]\nstep_s = 299\n", ("stream.step_s", "299", "divide an hour")),
         ("[stream]\nstep_s = 'x'\n", ("stream.step_s", "'x'", "integer")),
         ("[stream]\nsteps = 300\n", ("stream.steps", "not a setting")),
         ("[log]\nkind = 'redis'\n", ("log.kind", "'redis'", "sqlite")),

@@ -48,10 +48,10 @@ them to be useless; ..."""
 ZONE_PRIOR = 20.0
 """... and a zone follows those of all zones, as if so many had shown them to be right there.
 
-Like the regressions' prior these count examples of ``EXAMPLE_MS``. Where rows are further apart each example tells as
-much as those between would have, and the priors are as many times weaker."""
+Like the regressions' prior these count examples a quarter of an hour apart. Where rows are further apart each example
+tells as much as those between would have, and the priors are as many times weaker."""
 
-EXAMPLE_MS = 900_000
+_QUARTER_MS = 900_000
 
 LEAST = 0.3
 """Errors smaller than this share of the usual one count as this large when examples are weighed."""
@@ -69,7 +69,7 @@ class KnownAhead:
         k = len(PLANNED)
         self._stride, self._steps = stride, steps
         self.features = KnownAheadFeatures(spec, capacity)
-        quarters = max(stride * spec.step_ms / EXAMPLE_MS, 1)
+        quarters = max(stride * spec.step_ms / _QUARTER_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
         self.pooled = PooledRidge(PRIOR / quarters * prior_strength(spec), targets, width(), (DAYS,), day, stride)
         self.intervals = Intervals(len(steps), targets, max(day // stride // 24, 1), capacity)

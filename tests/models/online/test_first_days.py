@@ -129,6 +129,28 @@ def test_a_zone_born_late_has_first_days_of_its_own():
     np.testing.assert_array_equal(late[0, 0], run(alone, values[:1], start=11 * DAY, stop=11 * DAY + 1)[0, 0])
 
 
+@pytest.mark.thorough
+def test_a_sensor_that_was_never_there_keeps_no_zone_young():
+    """After its first days such a zone is left alone and teaches the pool nothing; with its first value it has first
+    days again, of what it measures alone.
+    """
+    values = rows(13, zones=2, missing=0)
+    values[1, : 12 * DAY, SPEC.channels.index("rh_pct")] = np.nan  # of which vapour pressure is made, too
+    made, zones = forecaster(2), np.array([0, 1])
+    run(made, values, stop=10 * DAY)
+    assert made.first.young(zones).tolist() == [False, False]
+    before = made.first.state_dict()
+    run(made, values, start=10 * DAY, stop=12 * DAY)
+    after = made.first.state_dict()
+    assert all(np.array_equal(after[name], before[name]) for name in ("off", "missed", "pool_off", "pool_missed"))
+    late = run(made, values, start=12 * DAY)
+    assert made.first.young(zones).tolist() == [False, True]
+    assert np.isfinite(late[1, 3:]).all()
+    assert opened(late)
+    own = made.first.state_dict()["off"][1].sum(axis=(0, 2)) - after["off"][1].sum(axis=(0, 2))
+    assert (own > 0).tolist() == [name != "air_temp_c" for name in SPEC.targets]
+
+
 def test_widths_follow_the_zone():
     """Of two zones in their third day the one with four times the changes has the wider intervals."""
     values = rows(4, zones=1, missing=0)
