@@ -17,7 +17,7 @@ INPUTS = {
     "vpd": ("VPD", "kPa", 2),
     "co2": ("CO₂", "ppm", 0),
     "wet_hours": ("wet hours of the last 24", "h", 1),
-    "beside_light": ("24-hour mean beside what the light asks for", "°C", 1),
+    "beside_light": ("24-hour mean", "°C", 1),
 }
 """What speaks for an event -> its name, unit and decimals."""
 
@@ -40,6 +40,8 @@ def event_words(
     'condensation 72 % between 04:00 and 06:30; air 11.8 °C, fruit 10.9, dew point 11.2'
     >>> event_words(rule, 1.0, True, "04:10", "", {"air": 11.8})
     'condensation since 04:10; air 11.8 °C'
+    >>> event_words(AlertRule(name="x", kind="mean_low"), 0.4, False, "06:00", "09:00", {"beside_light": -2.3})
+    'too cold for the light 40 % between 06:00 and 09:00; 24-hour mean 2.3 °C below what the light asks for'
     """
     what = NAMES[rule.kind]
     if is_now:
@@ -49,6 +51,9 @@ def event_words(
     parts, unit_before = [], ""
     for name, value in inputs.items():
         label, unit, decimals = INPUTS[name]
-        parts.append(f"{label} {value:.{decimals}f}" + (f" {unit}" if unit != unit_before else ""))
+        number = abs(value) if name == "beside_light" else value
+        parts.append(f"{label} {number:.{decimals}f}" + (f" {unit}" if unit != unit_before else ""))
+        if name == "beside_light":
+            parts[-1] += f" {'above' if value > 0 else 'below'} what the light asks for"
         unit_before = unit
     return said + ("; " + ", ".join(parts) if parts else "")

@@ -30,6 +30,9 @@ WATCHED = (
 )  # fmt: skip
 """The inputs that are watched, as far as a schema has them."""
 
+WEATHER = ("out_temp_c", "out_rh_pct", "out_radiation_w_m2", "wind_m_s")
+"""Inputs that are the same in all zones of a site: what happens to them is told once, of the site."""
+
 PROFILE_DAYS = 14.0
 """An input is compared with its mean at this hour of day over the last two weeks."""
 
@@ -136,6 +139,7 @@ class Drift:
         self.inputs = tuple(name for name in WATCHED if name in channels)
         self.signals = self.inputs + tuple(targets)
         self._columns = [channels.index(name) for name in self.inputs]
+        self._weather = [k for k, name in enumerate(self.inputs) if name in WEATHER]
         self._an_hour = max(_HOUR_MS // step_ms, 1)
         k, self._s = len(self.inputs), len(self.signals)
         self._is_error = np.arange(self._s) >= k
@@ -173,7 +177,9 @@ class Drift:
         rows = np.array([*(self._zones[i] for i in indices.tolist()), self._sites[site]], np.int64)
         x = np.concatenate([values[:, self._columns], np.abs(errors)], axis=1).astype(np.float64)
         x = np.where(np.isfinite(x), x, np.nan)
-        x = np.concatenate([x, masked_mean(x, axis=0)[None]])
+        of_site = masked_mean(x, axis=0)
+        x[:, self._weather] = np.nan
+        x = np.concatenate([x, of_site[None]])
         hour = step // self._an_hour
         over = np.flatnonzero((self._rows["hour"][rows] >= 0) & (self._rows["hour"][rows] < hour))
         found = self._close(site, np.append(indices, -1)[over], rows[over]) if len(over) else []

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from edge.wire.topic import SITE_ZONE
 from services.demo.outlook_line import outlook_line
 from services.demo.probe import ProbeResult
 from services.demo.watch import Seen
@@ -77,8 +78,11 @@ def alert_line(alert: ShownAlert) -> str:
 
     >>> alert_line({"zone": "z1", "text": "cold since 04:10; air 1.8 °C"})
     'z1 cold since 04:10; air 1.8 °C'
+    >>> alert_line({"site": "demo", "zone": "_site", "text": "drift: out_temp_c is 6 degC below"})
+    'demo drift: out_temp_c is 6 degC below'
     """
-    return f"{alert['zone']} {alert['text']}"
+    where = alert["site"] if alert["zone"] == SITE_ZONE else alert["zone"]
+    return f"{where} {alert['text']}"
 
 
 def outlook_lines(seen: Seen) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from rich.markup import escape
 
+from edge.wire.topic import SITE_ZONE
 from services.cli.base import console
 from services.cli.running.client import connect
 from services.config import Settings
@@ -40,7 +41,8 @@ class AlertLines:
         if not alerts:
             return "no alert fires any more"
         worst = alerts[0]
-        words = f"{worst['site']}/{worst['zone']} {worst['text']} ({worst['severity']})"
+        where = worst["site"] if worst["zone"] == SITE_ZONE else f"{worst['site']}/{worst['zone']}"
+        words = f"{where} {worst['text']} ({worst['severity']})"
         return f"1 alert fires: {words}" if len(alerts) == 1 else f"{len(alerts)} alerts fire, the worst: {words}"
 
 
