@@ -124,6 +124,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@pytest.mark.thorough
 def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
     """Each reading that the page sends arrives, and each mistake that it names is told in its sentence, in the terminal
     of `hothouse up` and by `hothouse doctor --watch`.

@@ -153,6 +153,7 @@ def test_a_rule_with_a_line_separator_in_its_name_breaks_no_stream(page: Page, t
         assert page.ask(STATE) == "live"
 
 
+@pytest.mark.thorough
 def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:
     """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast and no
     "tonight", but its past, and since when nothing came.

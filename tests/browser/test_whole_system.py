@@ -92,6 +92,7 @@ def test_each_view_shows_what_goes_on(browser: Page, demo: Demo) -> None:
     assert [said for said in browser.complaints if not ("503" in said and "/predict?" in said)] == []
 
 
+@pytest.mark.thorough
 def test_an_alert_fires_is_seen_and_resolves(browser: Page, demo: Demo) -> None:
     """The operator moves the limit of a rule on the page. Within some half hours of the stream the page shows that it
     fires in both zones; one is acknowledged, one made quiet. The rule goes back to the crop's: both are over, and came.

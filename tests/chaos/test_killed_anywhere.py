@@ -203,6 +203,7 @@ def kill_snapshots(tally: Kills, wanted: int, kind: str, folder: Path) -> int:
     return len(found["zones"]) + len(found["devices"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stops", [2, pytest.param(12, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_writer_that_hung_finds_the_newer_one_and_ends(kind: str, stops: int, tmp_path: Path) -> None:

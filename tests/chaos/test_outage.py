@@ -295,6 +295,7 @@ def judged(world: World) -> Counted:
     return counted
 
 
+@pytest.mark.thorough
 def test_a_13_hour_outage_leaves_no_trace(tmp_path: Path) -> None:
     """Rows and dead letters are the judge's, and byte for byte those of a run without the outage, though a batch
     arrived in part, and the site's gateway crashed five times and sent what was in doubt again.

@@ -88,6 +88,21 @@ def test_https_is_published_where_it_is_asked_for() -> None:
     assert found["front"]["environment"]["FRONT_TLS_FOLDER"] == folder["target"]
 
 
+@pytest.mark.parametrize("profile", ["full", "minimal"])
+def test_devices_reach_the_broker_where_it_is_asked_for(profile: str) -> None:
+    """No greenhouse is simulated then, time is the wall clock's, and sites are where the variable says."""
+    sites = '[{"name": "farm"}]'
+    services = configuration(profile, FILE.with_name("compose.devices.yaml"), HOTHOUSE_SITES=sites)["services"]
+    (port,) = services["mosquitto"]["ports"]
+    assert (port["host_ip"], port["published"], port["target"]) == ("0.0.0.0", "1883", 1883)
+    assert set(services["mosquitto"]["networks"]) == {"field", "devices"}
+    assert services["simulator"]["scale"] == 0
+    (system,) = [one for name, one in services.items() if name in ("service", "standalone")]
+    (gateway,) = [one for name, one in services.items() if name in ("gateway", "gateway-to-file")]
+    clocks = {one["environment"]["HOTHOUSE_GATEWAY__CLOCK"] for one in (system, gateway)}
+    assert (clocks, system["environment"]["HOTHOUSE_SITES"]) == ({"wall"}, sites)
+
+
 @pytest.mark.parametrize("profile", ["full,gpu", "minimal"])
 def test_our_containers_may_do_little(profile: str) -> None:
     """What is built here runs read-only, without capabilities, and as a user that is not root."""

@@ -161,6 +161,7 @@ def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
     assert not run.data_dir.exists()
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_a_demo_starts(start: Start) -> None:
     """Ctrl-C before the first forecast ends what was begun, with one sentence and exit code 130."""
     run = start("demo", "--headless", "--warm-days", "2")

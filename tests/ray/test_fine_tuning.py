@@ -32,6 +32,7 @@ from tests.services.learn.synthetic import START_MS, small_settings, write_histo
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
+@pytest.mark.thorough
 def test_a_site_fine_tunes_the_network_of_the_package(tmp_path: Path) -> None:
     """It goes on from the package's weights on Ray Train, passes the gate, is registered, and a replica answers."""
     settings = small_settings(tmp_path, kind="pretrained", fine_tuning_rate=3e-3, epochs=8)

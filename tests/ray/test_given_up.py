@@ -42,6 +42,7 @@ def deploy(file: Path) -> Deployed:
     return deployed(NAME)["Picky"]
 
 
+@pytest.mark.thorough
 def test_what_serve_gave_up_comes_back_under_another_version(cluster: None, tmp_path: Path) -> None:
     """And keeps that one while it runs, so that replicas stay as they are."""
     assert deployed(NAME) == {}

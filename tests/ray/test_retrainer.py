@@ -173,6 +173,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     until(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the live state shows it", 10)
 
 
+@pytest.mark.thorough
 def test_a_recorded_training_gives_the_same_weights_again(retrainer: Any, settings: Settings) -> None:
     """From the recipe in MLflow, also where the champion of then lent its weights."""
     candidate = open_registry(settings).candidate("v2")
@@ -229,6 +230,7 @@ def test_trees_are_taken_back_and_promoted_by_an_operator(retrainer: Any, settin
         ray.get(retrainer.rollback.remote("oracle"), timeout=patience_s(30))
 
 
+@pytest.mark.thorough
 def test_trees_are_replayed_byte_for_byte(retrainer: Any, settings: Settings) -> None:
     """Their recorded recipe, run again as a Ray task of its own, gives the registered bytes."""
     until(lambda: _trees(settings).folder, "trees are promoted", 280)
@@ -251,6 +253,7 @@ def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None
     assert _pointer()["version"] == "v1"
 
 
+@pytest.mark.thorough
 def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) -> None:
     """A history file that is not Parquet fails the training with its name; nothing is swapped, the actor lives."""
     file = next((settings.storage_folder / "history" / "zone_rows").rglob("2022-03-04-*.parquet"))

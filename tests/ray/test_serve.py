@@ -143,6 +143,7 @@ def test_a_client_is_known_behind_the_ingress(serving: Serving) -> None:
     assert {serving.http.get("/zones").status_code for _ in range(40)} == {200}  # this machine has no limit
 
 
+@pytest.mark.thorough
 def test_who_sends_headers_slowly_or_without_end_is_cut_off(serving: Serving) -> None:
     """By HAProxy, after ten seconds, or once they fill its buffer. Serve's own proxy has no such limits."""
     if probe_ingress().kind != "haproxy":

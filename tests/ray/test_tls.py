@@ -20,6 +20,7 @@ from tests.patience import patience_s, until
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
+@pytest.mark.thorough
 def test_https_with_a_certificate_that_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who trusts it gets answers, old versions of TLS and plain HTTP get none; a renewed one is shown soon, and an open
     connection goes on. Programs of this machine ask at loopback without it.

@@ -64,6 +64,7 @@ def go_on(rig: Rig, shard: Shard, first: int, last: int) -> dict[int, Any]:
     return {one.origin_ms: one.quantiles for one in found}
 
 
+@pytest.mark.thorough
 def test_from_a_shards_examples_to_its_forecasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job trains on Ray to the bytes of the plain loop; promoted, its network is in the forecasts; a shard that is
     killed then and started again issues the same.
