@@ -78,6 +78,11 @@ def field(option: str, rule: str = "frost") -> str:
     return f"document.querySelector('[data-key=\"{rule} {option}\"]')"
 
 
+def label(option: str, rule: str) -> str:
+    """The words of a field."""
+    return f'document.querySelector(`label[for="${{{field(option, rule)}.id}}"]`).textContent'
+
+
 def write(page: Page, option: str, text: str, rule: str = "frost") -> None:
     """Type into a field in place of what is there."""
     page.ask(f"{field(option, rule)}.focus()")
@@ -259,6 +264,24 @@ def test_limits_follow_the_choice_of_degrees(rules: Page, house: Ruled) -> None:
     save(rules, "op-key")
     rules.until(f"({BAR}).includes('Saved.')")
     assert house.changes == {"frost": {"limit": 10}}
+
+
+def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> None:
+    """The limit of such a rule is no temperature; one that is below has no minus on the page, and is saved with it."""
+    assert rules.ask(label("limit", "frost")) == "Warn below (°C)"
+    assert rules.ask(label("limit", "condensation")) == "Warn at less than this above the dew point (°C)"
+    assert rules.ask(label("limit", "mean_low")) == "Warn at more than this below what the light asks for (°C)"
+    assert rules.ask(label("limit", "mean_high")) == "Warn at more than this above what the light asks for (°C)"
+    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this of the last 24 (h)"
+    assert rules.ask(f"{field('limit', 'mean_low')}.value") == "2"
+    rules.ask("document.querySelector('[data-rule=mean_low]').open = true")
+    write(rules, "limit", "2.5", rule="mean_low")
+    write(rules, "night_limit", "4", rule="mean_low")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert house.changes == {"mean_low": {"limit": -2.5, "night_limit": -4}}
+    assert "24-hour mean too low yours more than 2.5 °C below what the light asks for" in rules.ask(VIEW)
+    assert [rules.ask(f"{field(option, 'mean_low')}.value") for option in ("limit", "night_limit")] == ["2.5", "4"]
 
 
 def test_fields_of_rules_in_any_letters_have_names_of_their_own(page: Page, house: Ruled) -> None:

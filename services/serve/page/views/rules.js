@@ -23,7 +23,8 @@ function measureOf(rule, option) {
   const unit = units[option] ?? rule.unit;
   if (unit !== "°C") return { unit, show: (value) => value, mean: (value) => value };
   const isDifference = option === "base_c" ? false : option === "hysteresis" || option === "per_100_j_cm2" || !ABSOLUTE.includes(rule.kind);
-  return { unit: unitOf(WARMTH), show: (value) => shown(value, WARMTH, isDifference), mean: (value) => meant(value, WARMTH, isDifference) };
+  const sign = rule.kind === "mean_low" && option.endsWith("limit") ? -1 : 1; // its words say how far below
+  return { unit: unitOf(WARMTH), show: (value) => sign * shown(value, WARMTH, isDifference), mean: (value) => meant(sign * value, WARMTH, isDifference) };
 }
 
 const tidy = (value, places) => Number(value.toFixed(places));
@@ -32,6 +33,8 @@ const optionsOf = (rule) => [
 ];
 // A field's id; rules with names in letters that no id may hold have different ones.
 const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one.codePointAt(0).toString(16)}-`)}-${option}`;
+// The message about a rule's limit: that of its kind where the number is no plain value, such as a distance to the dew point.
+const byKind = (message, rule) => `${message}.${has(`${message}.${rule.kind}`) ? rule.kind : rule.sign}`;
 const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
 
 export function rulesView(box, wanted) {
@@ -157,7 +160,7 @@ export function rulesView(box, wanted) {
       input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
       if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
     } });
-    const label = option === "limit" ? `rule.limit.${rule.sign}` : `rule.${option}`;
+    const label = option === "limit" ? byKind("rule.limit", rule) : `rule.${option}`;
     return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
   }
 
@@ -175,9 +178,8 @@ export function rulesView(box, wanted) {
 
   function briefOf(rule) {
     const { unit, show: asShown } = measureOf(rule, "limit");
-    const limit = asShown(rule.limit) * (rule.kind === "mean_low" ? -1 : 1);
     return [
-      rule.sign ? t(`rule.says.${has(`rule.says.${rule.kind}`) ? rule.kind : rule.sign}`, { limit: `${count(limit, rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
+      rule.sign ? t(byKind("rule.says", rule), { limit: `${count(asShown(rule.limit), rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
       rule.sign ? t("rule.says.chance", { chance: percent(rule.chance), hours: count(rule.lead_h, Number.isInteger(rule.lead_h) ? 0 : 1) }) : "",
       rule.hours ? t("whatif.span", { from: rule.hours[0], to: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
     ].filter(Boolean).join(" · ");
