@@ -16,6 +16,8 @@ const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
 
+const isAdded = (metric) => CHANGES[metric].way === "add";
+
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
   let [loads, loadedAt, stale] = [0, 0, false];
@@ -32,7 +34,7 @@ export function whatIfView(box, key) {
   const head = (...more) => h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), more);
   const kind = () => CHANGES[change.metric];
   const zone = () => zoneOf(key);
-  const isRelative = () => kind().way === "add";
+  const isRelative = () => isAdded(change.metric);
 
   async function load() {
     const number_ = (loads += 1);
@@ -172,7 +174,7 @@ export function whatIfView(box, key) {
         tonight();
         take({ metric, value });
       },
-    }, t(`question.${id}`))));
+    }, t(`question.${id}`, { value: number(Math.abs(value), metric, isAdded(metric)) }))));
     put(fields,
       h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, offered.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
       h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), controls.output), controls.slider),
