@@ -21,7 +21,7 @@ __all__ = ["FLAGS", "Page", "chromium", "open_page"]
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-    "--no-proxy-server", "--window-size=1280,900",
+    "--no-proxy-server", "--window-size=1280,900", "--accept-lang=en-GB",
 )  # fmt: skip
 KEYS = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 TYPED = {"Enter": "\r", " ": " "}
@@ -60,6 +60,10 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=small)
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.call("Emulation.setEmulatedMedia", features=features)
+
+    def speak(self, *languages: str) -> None:
+        """What the browser's user reads, in the order of liking."""
+        self.call("Emulation.setUserAgentOverride", userAgent="", acceptLanguage=",".join(languages))
 
     def open(self, url: str) -> None:
         """Load an address."""

@@ -123,6 +123,32 @@ def test_fahrenheit(page: Page, address: str) -> None:
     assert "Heating setpoint 60.8 °F" in said
     assert "90 %" in said
     assert "°C" not in said.replace("Times:", "")
+    page.ask("location.hash = '#/whatif/demo/north-1'")
+    page.until(f"{VIEW}.includes('colder (')")
+    said = page.ask(f"{VIEW}.replaceAll('\\u00a0', ' ')")
+    assert "Heat 2.7 °F less Heat 2.7 °F more" in said
+    assert "Vents at least 20 % open 5.4 °F colder outside" in said
+    page.ask("document.querySelector('[data-key=cooler]').click()")
+    page.until("document.querySelector('output').textContent === '−2.7\\u00a0°F'")
+    assert "°C" not in said
+
+
+@pytest.mark.parametrize(("languages", "unit"), [(("en-US", "en"), "°F"), (("nl", "en-US"), "°C"), (("en",), "°C")])
+def test_the_unit_is_at_first_that_of_the_browsers_country(
+    page: Page, address: str, languages: tuple[str, ...], unit: str
+) -> None:
+    """Its first language says which; what somebody chooses stays."""
+    page.speak(*languages)
+    page.open(f"{address}/#/whatif/demo/north-1")
+    page.until(f"document.querySelector('output')?.textContent.includes({unit!r})")
+    assert page.ask("document.getElementById('warmth').selectedOptions[0].label") == unit
+    page.ask("""{ const one = document.getElementById('warmth'); one.value = one.value === 'f' ? 'c' : 'f';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    page.until(f"!document.querySelector('output')?.textContent.includes({unit!r})")
+    page.ask("window.isOld = true")
+    page.call("Page.reload")
+    page.until("!window.isOld && document.querySelector('output')?.textContent")
+    assert unit not in page.ask("document.querySelector('output').textContent")
 
 
 def test_translations_say_what_the_english_says() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge.wire.alert_orders import ChangeRules, decode_order
-from edge.wire.topic import SITE_ZONE
+from edge.wire.topic import SITE_ZONE, parse_topic
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.messages import SiteRulesShown
 from services.serve.api.auth import Keys
@@ -38,9 +38,10 @@ class Ruled(House):
             return self.documents.shown(site)
 
         async def publish(topic: str, payload: bytes) -> None:
-            order = decode_order(payload)
+            order, place = decode_order(payload), parse_topic(topic)
             assert isinstance(order, ChangeRules)
-            self.documents.take("demo", SITE_ZONE, order, ORIGIN_MS)
+            assert place is not None
+            self.documents.take(place.site, place.zone, order, ORIGIN_MS)
             await asyncio.sleep(0)
 
         self.backend.alert_rules = rules  # type: ignore[assignment]
@@ -50,6 +51,11 @@ class Ruled(House):
     def changes(self) -> object:
         """What differs from the crop's rules."""
         return self.documents.shown("demo")["document"]["changes"]
+
+    @property
+    def zone_rules(self) -> object:
+        """What zones have of their own."""
+        return self.documents.shown("demo")["document"].get("zones", {})
 
 
 @pytest.fixture
@@ -76,6 +82,11 @@ def rules(page: Page, house: Ruled) -> Iterator[Page]:
 def field(option: str, rule: str = "frost") -> str:
     """The field of an option of a rule."""
     return f"document.querySelector('[data-key=\"{rule} {option}\"]')"
+
+
+def label(option: str, rule: str) -> str:
+    """The words of a field."""
+    return f'document.querySelector(`label[for="${{{field(option, rule)}.id}}"]`).textContent'
 
 
 def write(page: Page, option: str, text: str, rule: str = "frost") -> None:
@@ -259,6 +270,117 @@ def test_limits_follow_the_choice_of_degrees(rules: Page, house: Ruled) -> None:
     save(rules, "op-key")
     rules.until(f"({BAR}).includes('Saved.')")
     assert house.changes == {"frost": {"limit": 10}}
+
+
+def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> None:
+    """The limit of such a rule is no temperature; one that is below has no minus on the page, and is saved with it."""
+    assert rules.ask(label("limit", "frost")) == "Warn below (°C)"
+    assert rules.ask(label("limit", "condensation")) == "Warn at less than this above the dew point (°C)"
+    assert rules.ask(label("limit", "mean_low")) == "Warn at more than this below what the light asks for (°C)"
+    assert rules.ask(label("limit", "mean_high")) == "Warn at more than this above what the light asks for (°C)"
+    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this of the last 24 (h)"
+    assert rules.ask(f"{field('limit', 'mean_low')}.value") == "2"
+    rules.ask("document.querySelector('[data-rule=mean_low]').open = true")
+    write(rules, "limit", "2.5", rule="mean_low")
+    write(rules, "night_limit", "4", rule="mean_low")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert house.changes == {"mean_low": {"limit": -2.5, "night_limit": -4}}
+    assert "24-hour mean too low yours more than 2.5 °C below what the light asks for" in rules.ask(VIEW)
+    assert [rules.ask(f"{field(option, 'mean_low')}.value") for option in ("limit", "night_limit")] == ["2.5", "4"]
+
+
+BRIEF = """Object.fromEntries([...document.querySelectorAll('details.rule')].map((one) =>
+    [one.dataset.rule, one.querySelector('summary').innerText.replaceAll('\\u00a0', ' ')]))"""
+OF_ZONES = {"changes": {"frost": {"limit": 9}, "heat": {"off": True}, "cool evening": {"kind": "frost", "limit": 15}}}
+"""Rules of a site: one is changed, one is off, one was added."""
+
+
+@pytest.fixture
+def zone_rules(page: Page, house: Ruled) -> Iterator[Page]:
+    """The rules of a zone that has some of its own, reached from the zone."""
+    own = {"changes": {"frost": {"limit": 14}, "heat": {"off": False}, "cool evening": {"off": True}}}
+    house.documents.take("demo", SITE_ZONE, ChangeRules({**OF_ZONES, "crop": "tomato"}), ORIGIN_MS)
+    house.documents.take("demo", "north-1", ChangeRules(own), ORIGIN_MS)
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until("document.querySelector('[data-key=rules]')")
+        page.ask("document.querySelector('[data-key=rules]').click()")
+        page.until("location.hash === '#/rules/demo/north-1' && document.querySelector('[data-rule=frost]')")
+        yield page
+
+
+def test_a_zone_is_shown_the_rules_that_hold_in_it(zone_rules: Page) -> None:
+    """What it has of its own is marked, what the site has is as well, and each leads to the other; the site names its
+    zones with rules of their own.
+    """
+    assert "What you are warned of: Tomatoes, north" in zone_rules.ask(VIEW)
+    said = zone_rules.ask(BRIEF)
+    assert said["frost"].startswith("Cold this zone's own below 14.0 °C")
+    assert said["heat"].startswith("Heat this zone's own above 33.0 °C")
+    assert said["cool evening"].split() == ["Cool", "evening", "off", "this", "zone's", "own"]
+    assert said["condensation"].startswith("Condensation leaf or fruit less than 0.0 °C")
+    assert (
+        zone_rules.ask("document.querySelector('#rules-crop').selectedOptions[0].label") == "As the greenhouse: Tomato"
+    )
+    assert zone_rules.barriers() == []
+    zone_rules.ask("document.querySelector('#rules a[href=\"#/rules/demo\"]').click()")
+    zone_rules.until("location.hash === '#/rules/demo' && document.getElementById('zones-with-rules')")
+    said = zone_rules.ask(BRIEF)
+    assert said["frost"].startswith("Cold yours below 9.0 °C")
+    assert said["heat"].split() == ["Heat", "off", "yours"]
+    assert "A zone has rules of its own: Tomatoes, north" in zone_rules.ask(VIEW)
+    assert zone_rules.barriers() == []
+    zone_rules.ask("document.querySelector('#zones-with-rules a').click()")
+    zone_rules.until("location.hash === '#/rules/demo/north-1' && document.getElementById('zone-choice')")
+    zone_rules.ask("""{ const one = document.getElementById('zone-choice'); one.value = 'demo/north-2';
+        one.dispatchEvent(new Event('change')); }""")
+    zone_rules.until("location.hash === '#/rules/demo/north-2' && document.querySelector('[data-rule=frost]')")
+    said = zone_rules.ask(BRIEF)
+    assert said["frost"].startswith("Cold the greenhouse's below 9.0 °C")
+    assert said["cool evening"].startswith("Cool evening the greenhouse's below 15.0 °C")
+    assert zone_rules.complaints == []
+
+
+def test_what_is_changed_of_a_zone_holds_in_it_alone(zone_rules: Page, house: Ruled) -> None:
+    """Limits, crop, and what is off; a mistake is told beside its field; what it has of its own can be taken back."""
+    before = house.changes
+    zone_rules.ask("document.querySelector('[data-rule=frost]').open = true")
+    write(zone_rules, "chance", "200")
+    save(zone_rules, "op-key")
+    zone_rules.until(f"{field('chance')}?.getAttribute('aria-invalid') === 'true'")
+    assert "It must be between 1 % and 99 %." in zone_rules.ask(VIEW)
+    write(zone_rules, "chance", "30")
+    zone_rules.ask(f"{field('off', 'heat')}.click()")
+    zone_rules.ask("document.querySelector('[data-rule=\"cool evening\"]').open = true")
+    zone_rules.ask(f"{field('back', 'cool evening')}.click()")
+    zone_rules.until(f"{VIEW}.includes('own values are taken back when you save')")
+    zone_rules.ask("""{ const one = document.getElementById('rules-crop'); one.value = 'lettuce';
+        one.dispatchEvent(new Event('change')); }""")
+    zone_rules.ask("document.querySelector('[data-key=save]').click()")
+    zone_rules.until(f"({BAR}).includes('Saved.')")
+    assert house.zone_rules == {
+        "north-1": {"crop": "lettuce", "changes": {"frost": {"limit": 14, "chance": 0.3}, "heat": {"off": True}}}
+    }
+    assert house.changes == before
+    assert zone_rules.ask(BRIEF)["cool evening"].startswith("Cool evening the greenhouse's below 15.0 °C")
+    zone_rules.ask("""{ const one = document.getElementById('rules-crop'); one.value = '';
+        one.dispatchEvent(new Event('change')); }""")
+    for rule in ("frost", "heat"):
+        zone_rules.ask(f"document.querySelector('[data-rule={rule}]').open = true")
+        zone_rules.ask(f"{field('back', rule)}.click()")
+    zone_rules.until(f"({BAR}).includes('3 changes are not saved.')")
+    zone_rules.ask("document.querySelector('[data-key=save]').click()")
+    zone_rules.until(f"({BAR}).includes('Saved.') && !({BAR}).includes('not saved')")
+    assert house.zone_rules == {}
+    assert house.changes == before
+    # Where the site warns of nothing the zone can be warned.
+    zone_rules.ask("document.querySelector('[data-rule=heat]').open = true")
+    zone_rules.ask(f"{field('off', 'heat')}.click()")
+    zone_rules.ask("document.querySelector('[data-key=save]').click()")
+    zone_rules.until(f"({BAR}).includes('Saved.') && !({BAR}).includes('not saved')")
+    assert house.zone_rules == {"north-1": {"changes": {"heat": {"off": False}}}}
+    assert zone_rules.ask(BRIEF)["heat"].startswith("Heat this zone's own above 33.0 °C")
 
 
 def test_fields_of_rules_in_any_letters_have_names_of_their_own(page: Page, house: Ruled) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.messages import ZonePlan
+from services.messages import ZoneForecast, ZonePlan
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.patience import until
@@ -72,6 +72,64 @@ def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) ->
             said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
             assert f"as planned {level} °C" in said
         assert page.complaints == []
+
+
+def knowing(house: House, *metrics: str, origin_ms: int | None = None) -> ZoneForecast:
+    """The forecast of a zone of which these metrics are read, and no other."""
+    said = house.forecast("north-1", origin_ms)
+    return {**said, "now": {metric: said["now"][metric] for metric in metrics}}
+
+
+OFFERED = "[...document.querySelectorAll('#metric option')].map((one) => one.value).join()"
+READY = "[...document.querySelectorAll('[role=group]:has(> [data-key=cold]) > button')].map((one) => one.dataset.key)"
+
+
+def test_what_is_asked_is_what_is_shown_where_no_heating_setpoint_is_known(page: Page, tmp_path: Path) -> None:
+    """Only what is read or planned is offered; its name stands in the field and over the plan, and it is asked."""
+    house = House(tmp_path)
+    house.fill()
+    house.do(house.live_state.publish([knowing(house, "air_temp_c", "rh_pct", "vent_lee_pct")]))
+    hours = [[house.origin_ms + hour * HOUR_MS, 8.0 - hour / 4] for hour in range(24)]
+    house.backend.plans["demo", "north-1"] = [ZonePlan(
+        source="weather", kind="weather", zone="_site", issued_ms=house.origin_ms, known_ms=house.origin_ms,
+        values={"out_temp_c": hours},
+    )]  # fmt: skip
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        assert page.ask(OFFERED) == "vent_lee_pct,out_temp_c"
+        assert page.ask(READY) == ["vents", "cold"]
+        assert page.ask("document.querySelector('#metric').value") == "vent_lee_pct"
+        assert page.ask("document.querySelector('#plan-title').textContent") == "Leeward vents, %"
+        assert page.ask("document.querySelector('output').textContent").startswith("20")
+        assert {asked[0]["metric"] for asked in house.backend.asked} == {"vent_lee_pct"}
+        page.ask("document.querySelector('[data-key=cold]').focus()")
+        page.press("Enter")
+        page.until("document.querySelector('#plan-title').textContent === 'Outside temperature, °C'")
+        assert page.ask("document.querySelector('#metric').value") == "out_temp_c"
+        assert page.ask("document.activeElement.dataset.key") == "cold"
+        until(lambda: house.backend.asked[-1][0]["metric"] == "out_temp_c", "the weather is asked about")
+    assert page.complaints == []
+
+
+def test_a_zone_with_two_sensors_says_that_nothing_can_be_asked_yet(page: Page, tmp_path: Path) -> None:
+    """No plan is drawn at 0 and nothing is asked, until a setpoint is known; and again when it is not any more."""
+    house = House(tmp_path)
+    house.fill()
+    sensors = ("air_temp_c", "rh_pct")
+    house.do(house.live_state.publish([knowing(house, *sensors)]))
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(f"{VIEW}.includes('Nothing can be asked here yet')")
+        assert not page.ask("document.querySelector('#view .plot, #view #metric')")
+        assert page.barriers() == []
+        assert house.backend.asked == []
+        for hours, *setpoint in ((1, "sp_heat_c"), (26,), (51, "sp_heat_c")):
+            page.until("document.getElementById('state').textContent === 'live'")
+            later_ms = house.origin_ms + hours * HOUR_MS
+            house.do(house.live_state.publish([knowing(house, *sensors, *setpoint, origin_ms=later_ms)]))
+            page.until(f"{OFFERED} === 'sp_heat_c' && {ANSWERED}" if setpoint else "document.querySelector('#nothing')")
+    assert page.complaints == []
 
 
 def test_a_view_that_is_left_open_goes_on_to_the_night_to_come(page: Page, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ function decoded(part) {
 
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
-  if (name === "rules") return { name, key: rest[0] ?? Object.keys(store.sites)[0] ?? "" };
+  if (name === "rules") return { name, key: rest.join("/") || Object.keys(store.sites)[0] || "" };
   if (Object.hasOwn(VIEWS, name)) return { name, key: rest.length >= 2 ? `${rest[0]}/${rest.slice(1).join("/")}` : "" };
   return name.includes("/") ? { name: "zone", key: name } : { name: "now", key: "" }; // an address of before: #site/zone
 }

@@ -1,6 +1,7 @@
 // What this person likes: language, °C or °F, light or dark. Kept in the browser only once somebody has chosen.
 const KEY = "hothouse";
 const LANGUAGES = ["en", "nl", "es"];
+const FAHRENHEIT = ["BS", "BZ", "KY", "PR", "PW", "US"]; // where temperatures are in °F, as Unicode's CLDR has it
 
 function read() {
   try {
@@ -17,9 +18,12 @@ function usualLanguage() {
   return wanted.find((one) => LANGUAGES.includes(one)) ?? "en";
 }
 
+// "en-US" -> "US"; a language alone says nothing of where its reader is.
+const region = () => /-([A-Z]{2})\b/.exec(navigator.language)?.[1];
+
 export const languages = LANGUAGES;
 export const language = () => (LANGUAGES.includes(chosen.language) ? chosen.language : usualLanguage());
-export const fahrenheit = () => chosen.fahrenheit === true;
+export const fahrenheit = () => chosen.fahrenheit ?? FAHRENHEIT.includes(region());
 export const theme = () => (["light", "dark"].includes(chosen.theme) ? chosen.theme : "auto");
 
 export function choose(changes) {

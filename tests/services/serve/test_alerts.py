@@ -241,6 +241,12 @@ def test_a_zone_shows_the_rules_that_hold_there(system: System) -> None:
     (frost,) = [rule for rule in of_zone["rules"] if rule["name"] == "frost"]
     assert (frost["limit"], frost["chance"], frost["changed"]) == (9.0, 0.4, ["limit", "chance"])
     assert system.client.get("/rules?zone=demo/north-1").json()["changes"] == {}
+    evening = {"cool evening": {"kind": "frost", "limit": 15.0}}
+    off = {"north-2": {"changes": {"cool evening": {"off": True}}}}
+    system.backend.rules["document"] = {**ZONED, "changes": evening, "zones": off}
+    shown = {rule["name"]: rule for rule in system.client.get("/rules?zone=north-2").json()["rules"]}
+    assert (shown["cool evening"]["off"], shown["cool evening"]["limit"]) == (True, 15.0)
+    system.backend.rules["document"] = ZONED
     assert_problem(system.client.get("/rules?zone=attic"), 404, "there is no zone attic; known are demo/north-1")
     assert tomllib.loads(of_zone["toml"])["zones"] == {
         "north-2": {"crop": "lettuce", "rules": {"frost": {"chance": 0.4}}}

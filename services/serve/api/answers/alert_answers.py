@@ -204,7 +204,8 @@ def rules_answer(
     here = document if zone is None else document.of_zone(zone)
     usual = {rule.name: rule for rule in rules_for(here.crop, here.stage)}
     inside = {rule.name: rule for rule in here.rules}
-    named = [*inside.values(), *(rule for name, rule in usual.items() if name not in inside)]
+    of_site = {rule.name: rule for rule in document.rules}  # one of them that is no crop's may be off in the zone
+    named = [*inside.values(), *(rule for name, rule in (of_site | usual).items() if name not in inside)]
     said = document.as_dict()
     zones = said.get("zones", {})
     answer = RulesAnswer(

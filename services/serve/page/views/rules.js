@@ -1,18 +1,19 @@
-// What you are warned of: the rules of a site, as files and the API have them, to be seen and changed.
+// What you are warned of: the rules of a site or of one of its zones, as files and the API have them, to be seen and changed.
+import { addressOf } from "../address.js";
 import { get, order } from "../api.js";
 import { dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
-import { store } from "../store.js";
+import { store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, t } from "../words.js";
-import { loading } from "./parts.js";
+import { loading, noZone, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
 const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
 const SEVERITIES = ["info", "warning", "critical"];
 const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
 const ONLY = { fruit_mm: ["condensation", "botrytis"], wet_rh_pct: ["botrytis"], base_c: ["mean_low", "mean_high"], per_100_j_cm2: ["mean_low", "mean_high"] };
-// By site: what is typed and not saved, in the API's units; it outlives a change of language. Names are people's own:
+// By site, or site/zone: what is typed and not saved, in the API's units; it outlives a change of language. Names are people's own:
 // where "__proto__" is one it is as any other.
 const drafts = Object.create(null);
 
@@ -23,7 +24,8 @@ function measureOf(rule, option) {
   const unit = units[option] ?? rule.unit;
   if (unit !== "°C") return { unit, show: (value) => value, mean: (value) => value };
   const isDifference = option === "base_c" ? false : option === "hysteresis" || option === "per_100_j_cm2" || !ABSOLUTE.includes(rule.kind);
-  return { unit: unitOf(WARMTH), show: (value) => shown(value, WARMTH, isDifference), mean: (value) => meant(value, WARMTH, isDifference) };
+  const sign = rule.kind === "mean_low" && option.endsWith("limit") ? -1 : 1; // its words say how far below
+  return { unit: unitOf(WARMTH), show: (value) => sign * shown(value, WARMTH, isDifference), mean: (value) => meant(sign * value, WARMTH, isDifference) };
 }
 
 const tidy = (value, places) => Number(value.toFixed(places));
@@ -32,17 +34,22 @@ const optionsOf = (rule) => [
 ];
 // A field's id; rules with names in letters that no id may hold have different ones.
 const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one.codePointAt(0).toString(16)}-`)}-${option}`;
+// The message about a rule's limit: that of its kind where the number is no plain value, such as a distance to the dew point.
+const byKind = (message, rule) => `${message}.${has(`${message}.${rule.kind}`) ? rule.kind : rule.sign}`;
 const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
 
 export function rulesView(box, wanted) {
-  const site = wanted || Object.keys(store.sites)[0] || "";
-  let [said, closed, errors, message, failed] = [null, false, {}, "", false];
-  const draft = () => (drafts[site] ??= { rules: Object.create(null) });
+  const key = wanted || Object.keys(store.sites)[0] || "";
+  const [site, ...rest] = key.split("/");
+  const zone = rest.join("/"); // whose rules these are; "": those of the site
+  const asked = `rules?${zone ? "zone" : "site"}=${encodeURIComponent(key)}`;
+  let [said, closed, errors, message, waits] = [null, false, {}, "", true];
+  const draft = () => (drafts[key] ??= { rules: Object.create(null) });
   const isTouched = () => Object.keys(draft()).length > 1 || Object.keys(draft().rules).length > 0;
   const bar = h("div", { class: "savebar", role: "region", "aria-label": t("rules.save") });
 
   async function load() {
-    said = await get(`rules?site=${encodeURIComponent(site)}`);
+    said = await get(asked);
     if (!closed) show();
   }
 
@@ -60,8 +67,11 @@ export function rulesView(box, wanted) {
     showBar();
   }
 
+  // Crop and stage; null where a zone has those of its site.
+  const chosenOf = (member) => (zone ? said.zones[zone]?.[member] ?? null : said[member]);
+
   function pick(member, value) {
-    if (value === said[member]) delete draft()[member];
+    if (value === chosenOf(member)) delete draft()[member];
     else draft()[member] = value;
     showBar();
   }
@@ -73,7 +83,7 @@ export function rulesView(box, wanted) {
     bar.hidden = !n && !message;
     put(bar, h("p", { role: "status", id: "rules-said" }, n ? [message, " ", t("rules.unsaved", { n })] : message),
       n ? [h("button", { type: "submit", class: "primary", "data-key": "save" }, t("rules.save")), h("button", { type: "button", "data-key": "discard", onclick: () => {
-        delete drafts[site];
+        delete drafts[key];
         [errors, message] = [{}, ""];
         show();
       } }, t("rules.discard"))] : null);
@@ -102,7 +112,7 @@ export function rulesView(box, wanted) {
     const { rules, ...members } = sent;
     [errors, message] = [{}, ""];
     try {
-      const found = await order("PATCH", `rules?site=${encodeURIComponent(site)}`, t("rules.what"), { ...members, changes: rules });
+      const found = await order("PATCH", asked, t("rules.what"), { ...members, changes: rules });
       if (!found) return;
       said = { ...found, changed_by: "api", changed_ms: null }; // the log says in a moment when
       forget(sent);
@@ -118,9 +128,10 @@ export function rulesView(box, wanted) {
   // The API's own sentences, each to its field; what fits none is given back.
   function takeErrors(found) {
     const rest = [];
+    const [at, whose] = zone ? [`zones.${zone}`, `zone ${zone}: `] : ["changes", ""];
     for (const { where, message: sentence } of found) {
-      const rule = said.rules.find((one) => `changes.${one.name}` === where);
-      const words = rule ? sentence.replace(`${rule.name}: `, "") : sentence;
+      const rule = said.rules.find((one) => `${at}.${one.name}` === where);
+      const words = rule ? sentence.replace(`${whose}${rule.name}: `, "") : sentence;
       const option = /^limits\b/.test(words) ? "limit" : /^\w+/.exec(words)?.[0];
       if (rule && [...optionsOf(rule), "hours"].includes(option)) errors[`${rule.name} ${option}`] = wordsOf(rule, option, words);
       else rest.push(sentence);
@@ -157,7 +168,7 @@ export function rulesView(box, wanted) {
       input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
       if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
     } });
-    const label = option === "limit" ? `rule.limit.${rule.sign}` : `rule.${option}`;
+    const label = option === "limit" ? byKind("rule.limit", rule) : `rule.${option}`;
     return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
   }
 
@@ -175,9 +186,8 @@ export function rulesView(box, wanted) {
 
   function briefOf(rule) {
     const { unit, show: asShown } = measureOf(rule, "limit");
-    const limit = asShown(rule.limit) * (rule.kind === "mean_low" ? -1 : 1);
     return [
-      rule.sign ? t(`rule.says.${has(`rule.says.${rule.kind}`) ? rule.kind : rule.sign}`, { limit: `${count(limit, rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
+      rule.sign ? t(byKind("rule.says", rule), { limit: `${count(asShown(rule.limit), rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
       rule.sign ? t("rule.says.chance", { chance: percent(rule.chance), hours: count(rule.lead_h, Number.isInteger(rule.lead_h) ? 0 : 1) }) : "",
       rule.hours ? t("whatif.span", { from: rule.hours[0], to: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
     ].filter(Boolean).join(" · ");
@@ -186,37 +196,50 @@ export function rulesView(box, wanted) {
   function ruleCard(rule, open) {
     const typed = draft().rules[rule.name];
     const isOff = typed === null ? false : valueOf(rule, "off");
-    const isWrong = Object.keys(errors).some((key) => key.startsWith(`${rule.name} `));
+    const isWrong = Object.keys(errors).some((one) => one.startsWith(`${rule.name} `));
+    const isOfZone = zone && Object.hasOwn(said.changes, rule.name);
+    const isChanged = rule.changed.length || rule.off || rule.is_own;
+    const goes = isOfZone ? "rules.goes.zone" : rule.is_own ? "rules.goes" : "rules.goes.back";
+    const back = isOfZone ? "rules.back.zone" : rule.is_own ? "rules.remove" : "rules.back";
     const badge = (words, tone = "") => [" ", h("span", { class: `badge ${tone}` }, words)];
     const severity = choice(SEVERITIES.map((one) => [one, t(`severity.${one}`)]), valueOf(rule, "severity"), (value) => type(rule, "severity", value, rule.severity));
     return h("details", { class: "card rule", "data-rule": rule.name, open: open || isWrong },
-      h("summary", {}, h("strong", {}, nameOf(rule)), rule.off ? badge(t("rules.off")) : null, rule.changed.length || rule.off || rule.is_own ? badge(t("rules.changed"), "good") : null,
+      h("summary", {}, h("strong", {}, nameOf(rule)), rule.off ? badge(t("rules.off")) : null, isOfZone ? badge(t("rules.of.zone"), "good") : isChanged ? badge(t(zone ? "rules.of.site" : "rules.changed"), zone ? "" : "good") : null,
         isWrong ? badge(t("rules.wrong.badge"), "bad") : null, h("span", { class: "small soft" }, ` ${rule.off ? "" : briefOf(rule)}`)),
-      typed === null ? h("p", { class: "note" }, t(rule.is_own ? "rules.goes" : "rules.goes.back")) : h("div", { class: "rule-fields" },
-        rule.is_own ? null : h("label", { class: "row left" }, h("input", { type: "checkbox", checked: !isOff, "data-key": `${rule.name} off`, onchange: (event) => type(rule, "off", event.target.checked ? (rule.off ? null : false) : true, rule.off) }), t("rules.on")),
+      typed === null ? h("p", { class: "note" }, t(goes)) : h("div", { class: "rule-fields" },
+        rule.is_own && !zone ? null : h("label", { class: "row left" }, h("input", { type: "checkbox", checked: !isOff, "data-key": `${rule.name} off`, onchange: (event) => type(rule, "off", event.target.checked ? (rule.off && !zone ? null : false) : true, rule.off) }), t("rules.on")),
         optionsOf(rule).map((option) => number(rule, option)), rule.sign ? hours(rule) : null, field(rule, "severity", severity, t("rule.severity"))),
-      rule.changed.length || rule.off || rule.is_own ? h("p", { class: "buttons" }, h("button", { type: "button", "data-key": `${rule.name} back`, disabled: typed === null, onclick: () => {
+      (zone ? isOfZone : isChanged) ? h("p", { class: "buttons" }, h("button", { type: "button", "data-key": `${rule.name} back`, disabled: typed === null, onclick: () => {
         draft().rules[rule.name] = null;
         show();
-      } }, t(rule.is_own ? "rules.remove" : "rules.back"))) : null);
+      } }, t(back))) : null);
   }
+
+  // A zone that has left may have rules still.
+  const linkTo = (one) => (zoneOf(one) ? h("a", { href: addressOf("rules", one) }, zoneOf(one).label) : one.slice(site.length + 1));
 
   function show() {
     const open = [...box.querySelectorAll("details.rule[open]")].map((one) => one.dataset.rule);
-    const zone = store.sites[site]?.timezone ?? "UTC";
-    const words = (kind, of) => of.map((one) => [one, has(`${kind}.${one}`) ? t(`${kind}.${one}`) : one]);
-    const chosen = (member, label, kind, of) => {
-      const made = choice(words(kind, of), draft()[member] ?? said[member], (value) => pick(member, value));
+    const timeZone = store.sites[site]?.timezone ?? "UTC";
+    const word = (member, one) => (has(`${member}.${one}`) ? t(`${member}.${one}`) : one);
+    const chosen = (member, label, of) => {
+      const now = member in draft() ? draft()[member] : chosenOf(member);
+      const options = of.map((one) => [one, word(member, one)]);
+      if (zone) options.unshift(["", chosenOf(member) ? t("rules.as.site") : `${t("rules.as.site")}: ${word(member, said[member])}`]);
+      const made = choice(options, now ?? "", (value) => pick(member, value || null));
       made.id = `rules-${member}`;
       return h("label", { class: "field", for: made.id }, t(label), made);
     };
     const sites = Object.values(store.sites);
+    const own = Object.keys(said.zones).map((name) => `${site}/${name}`);
     const { scrollX, scrollY } = window;
     put(box, h("form", { id: "rules", novalidate: true, onsubmit: save },
-      h("section", {}, h("div", { class: "row" }, h("h2", {}, t("view.rules")), sites.length > 1 ? h("label", { class: "field", for: "rules-site" }, t("rules.site"),
+      h("section", {}, h("div", { class: "row" }, h("h2", {}, zone ? t("rules.title", { zone: zoneOf(key)?.label ?? zone }) : t("view.rules")), zone ? zonePicker("rules", key) : sites.length > 1 ? h("label", { class: "field", for: "rules-site" }, t("rules.site"),
         h("select", { id: "rules-site", onchange: (event) => { location.hash = `#/rules/${encodeURIComponent(event.target.value)}`; } }, sites.map((one) => h("option", { value: one.site, selected: one.site === site }, one.label)))) : null),
-      h("p", { class: "small soft" }, t("rules.words")), h("div", { class: "row left" }, chosen("crop", "rules.crop", "crop", said.crops), chosen("stage", "rules.stage", "stage", said.stages)),
-      h("p", { class: "small soft" }, t(`rules.by.${said.changed_by}`, { time: said.changed_ms === null ? t("now") : dayAndTime(said.changed_ms, zone) }))),
+      zone ? h("p", {}, t("rules.zone"), " ", h("a", { href: addressOf("rules", site) }, t("rules.all", { site: store.sites[site]?.label ?? site })))
+        : own.length ? h("p", { id: "zones-with-rules" }, t("rules.zones", { n: own.length }), " ", own.map((one, n) => [n ? ", " : "", linkTo(one)])) : null,
+      h("p", { class: "small soft" }, t(zone ? "rules.words.zone" : "rules.words")), h("div", { class: "row left" }, chosen("crop", "rules.crop", said.crops), chosen("stage", "rules.stage", said.stages)),
+      h("p", { class: "small soft" }, t(`rules.by.${said.changed_by}`, { time: said.changed_ms === null ? t("now") : dayAndTime(said.changed_ms, timeZone) }))),
       bar, said.rules.map((rule) => ruleCard(rule, open.includes(rule.name))),
       h("section", {}, h("details", {}, h("summary", {}, t("rules.toml")), h("pre", { tabindex: "0", lang: "en" }, said.toml)))));
     showBar();
@@ -226,19 +249,20 @@ export function rulesView(box, wanted) {
   const warn = (event) => isTouched() && event.preventDefault(); // the browser asks before it leaves
   addEventListener("beforeunload", warn);
   function start() {
-    failed = false;
-    if (!site) put(box, loading());
+    const instead = zone ? noZone(zoneOf(key)) : site ? null : loading();
+    waits = Boolean(instead);
+    if (instead) put(box, instead);
     else load().catch((error) => {
-      failed = true;
+      waits = true;
       if (!closed) put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, error.message)));
     });
   }
 
   start();
   return {
-    update: (kind) => failed && ["zones", "state"].includes(kind) && start(),
+    update: (kind) => waits && ["zones", "state"].includes(kind) && start(),
     unsaved: isTouched,
-    discard: () => delete drafts[site],
+    discard: () => delete drafts[key],
     close: () => {
       closed = true;
       removeEventListener("beforeunload", warn);

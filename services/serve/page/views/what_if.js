@@ -16,6 +16,8 @@ const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
 
+const isAdded = (metric) => CHANGES[metric].way === "add";
+
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
   let [loads, loadedAt, stale] = [0, 0, false];
@@ -28,9 +30,11 @@ export function whatIfView(box, key) {
   const pathBox = h("div", {});
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": t("chart.target") });
   const fields = h("div", { class: "fields" });
+  const questions = h("div", { class: "tabs", role: "group", "aria-label": t("whatif.questions") });
+  const head = (...more) => h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), more);
   const kind = () => CHANGES[change.metric];
   const zone = () => zoneOf(key);
-  const isRelative = () => kind().way === "add";
+  const isRelative = () => isAdded(change.metric);
 
   async function load() {
     const number_ = (loads += 1);
@@ -45,6 +49,12 @@ export function whatIfView(box, key) {
     const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
     if (closed || number_ !== loads) return;
     [plans, before] = [foreseen, past];
+    const offered = available();
+    if (!offered.length) {
+      showNothing();
+      return;
+    }
+    if (!offered.includes(change.metric)) Object.assign(change, usual(offered[0]));
     if (change.to <= forecast.origin_ms) tonight();
     show();
     question();
@@ -60,17 +70,28 @@ export function whatIfView(box, key) {
 
   const quarter = (ms) => Math.round(ms / 900_000) * 900_000;
 
+  const usual = (metric) => ({ metric, value: CHANGES[metric].usual });
+
+  // What can be changed: what is measured, set or foreseen.
+  const available = () => Object.keys(CHANGES).filter((metric) => planAt(metric, forecast.origin_ms) !== null);
+
+  function closeCharts() {
+    planChart?.close();
+    pathChart?.close();
+    planChart = null;
+  }
+
+  function showNothing() {
+    asked += 1; // an answer that is on its way is about what is not known any more
+    closeCharts();
+    put(result);
+    put(box, head(h("p", { class: "note", id: "nothing" }, t("whatif.nothing"))));
+  }
+
   function show() {
-    const available = Object.keys(CHANGES).filter((metric) => metric in (before?.values ?? {}) || planned(plans, metric, forecast.origin_ms).time.length || !metric.startsWith("sp_"));
     if (!planChart) {
       put(box,
-        h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", {}, t("whatif.words")),
-          h("div", { class: "tabs", role: "group", "aria-label": t("whatif.questions") }, Object.entries(QUESTIONS).filter(([, [metric]]) => available.includes(metric)).map(([id, [metric, value]]) => h("button", {
-            type: "button", "data-question": id, onclick: () => {
-              tonight();
-              take({ metric, value });
-            },
-          }, t(`question.${id}`))))),
+        head(h("p", {}, t("whatif.words")), questions),
         h("div", { class: "two" }, h("section", {}, h("h3", {}, t("whatif.change")), fields),
           h("section", {}, h("h3", { id: "plan-title" }), planBox, h("p", { class: "small soft" }, t("whatif.drag")))),
         h("section", {}, h("h3", {}, t("whatif.answer")), result, tabs, pathBox));
@@ -83,48 +104,49 @@ export function whatIfView(box, key) {
         else take({ to: Math.min(forecast.origin_ms + DAY_MS, Math.max(drawn.to, change.from + 1_800_000)) });
       });
     }
-    showFields(available);
+    showFields(available());
     showPlan();
   }
 
-  // What is planned for the next day: the plan, else what was set a day before at that time.
-  function plan() {
-    const said = planned(plans, change.metric, forecast.origin_ms);
-    if (said.time.length > (change.metric.startsWith("sp_") ? 0 : 1)) return said; // one setpoint holds, one value of weather is no line
-    const past = before?.values[change.metric]?.mean ?? [];
+  // What is planned of a metric for the next day: the plan, else what was set a day before at that time.
+  function plan(metric) {
+    const said = planned(plans, metric, forecast.origin_ms);
+    if (said.time.length > (metric.startsWith("sp_") ? 0 : 1)) return said; // one setpoint holds, one value of weather is no line
+    const past = before?.values[metric]?.mean ?? [];
     return { time: (before?.end_ms ?? []).map((ms) => ms + DAY_MS), values: past };
   }
 
-  function planAt(ms) {
-    const line = plan();
-    let found = forecast.now[change.metric] ?? line.values.find((value) => value !== null) ?? null; // before the plan begins
+  // What it is then without the change; null where nobody says.
+  function planAt(metric, ms) {
+    const line = plan(metric);
+    let found = forecast.now[metric] ?? line.values.find((value) => value !== null) ?? null; // before the plan begins
     line.time.forEach((time, index) => {
       if (time <= ms && line.values[index] !== null) found = line.values[index];
     });
-    return found ?? 0;
+    return found;
   }
 
   const changedAt = (value) => (isRelative() ? value + change.value : kind().way === "at_least" ? Math.max(value, change.value) : change.value);
-  const level = () => (isRelative() ? planAt((change.from + change.to) / 2) + change.value : change.value);
+  const level = () => (isRelative() ? planAt(change.metric, (change.from + change.to) / 2) + change.value : change.value);
 
   function drawnValue(y) {
     const value = meant(y, change.metric);
-    return bounded(isRelative() ? value - planAt((change.from + change.to) / 2) : value);
+    return bounded(isRelative() ? value - planAt(change.metric, (change.from + change.to) / 2) : value);
   }
 
   const bounded = (value) => Math.min(kind().high, Math.max(kind().low, Math.round(value / kind().step) * kind().step));
 
   function take(changes) {
-    if (changes.metric && changes.metric !== change.metric && changes.value === undefined) changes.value = CHANGES[changes.metric].usual;
+    if (changes.metric && changes.metric !== change.metric && changes.value === undefined) Object.assign(changes, usual(changes.metric));
     Object.assign(change, changes);
     show();
     question();
   }
 
   // They are made anew only for another metric: a slider that is replaced ends its drag.
-  function showFields(available) {
-    const wanted = JSON.stringify([available, change.metric]);
-    if (made !== wanted) makeFields(available);
+  function showFields(offered) {
+    const wanted = JSON.stringify([offered, change.metric]);
+    if (made !== wanted) makeFields(offered);
     made = wanted;
     const words = isRelative() ? signed(change.value) : number(change.value, change.metric);
     controls.output.textContent = words;
@@ -138,15 +160,23 @@ export function whatIfView(box, key) {
     controls.span.textContent = t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) });
   }
 
-  function makeFields(available) {
+  function makeFields(offered) {
     const { low, high, step } = kind();
     const clock = (id) => h("input", { type: "time", id, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
     controls = {
       output: h("output", { class: "num", for: "amount" }), from: clock("from"), to: clock("to"), span: h("p", { class: "small soft" }),
       slider: h("input", { type: "range", id: "amount", min: low, max: high, step, oninput: (event) => take({ value: Number(event.target.value) }) }),
     };
+    const ready = Object.entries(QUESTIONS).filter(([, [metric]]) => offered.includes(metric));
+    questions.hidden = !ready.length;
+    put(questions, ready.map(([id, [metric, value]]) => h("button", {
+      type: "button", "data-key": id, onclick: () => {
+        tonight();
+        take({ metric, value });
+      },
+    }, t(`question.${id}`, { value: number(Math.abs(value), metric, isAdded(metric)) }))));
     put(fields,
-      h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, available.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
+      h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, offered.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
       h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), controls.output), controls.slider),
       h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), controls.from), h("label", { class: "field", for: "to" }, t("whatif.to"), controls.to)),
       controls.span);
@@ -168,10 +198,10 @@ export function whatIfView(box, key) {
   function showPlan() {
     box.querySelector("#plan-title").textContent = t("whatif.plan.of", { metric: name(change.metric), unit: unitOf(change.metric) });
     const [from, to] = [forecast.origin_ms, forecast.origin_ms + DAY_MS];
-    const line = plan();
+    const line = plan(change.metric);
     const times = [...new Set([from, ...line.time.filter((ms) => ms > from && ms < to), change.from - 1, change.from, change.to - 1, change.to, to])].sort((a, b) => a - b);
     const value = (one) => shown(one, change.metric);
-    const base = times.map((ms) => planAt(ms));
+    const base = times.map((ms) => planAt(change.metric, ms));
     planChart.options.unit = unitOf(change.metric);
     planChart.options.places = ["%", "ppm", "W/m²"].includes(unitOf(change.metric)) ? 0 : 1;
     planChart.options.minSpan = { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8;
@@ -184,6 +214,7 @@ export function whatIfView(box, key) {
   const place = () => layer?.place({ from: change.from, to: change.to, value: shown(level(), change.metric) });
 
   const question = debounced(async () => {
+    if (closed || !planChart) return; // meanwhile
     const number_ = (asked += 1);
     result.setAttribute("aria-busy", "true");
     try {
@@ -273,7 +304,7 @@ export function whatIfView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", { class: "note warn" }, reason(error.message)))));
+    else load().catch((error) => !closed && put(box, head(h("p", { class: "note warn" }, reason(error.message)))));
   }
 
   // From a newer row. Where the zone has none that can be used (503), it says so until it has; without a connection it stays.
@@ -299,8 +330,7 @@ export function whatIfView(box, key) {
     },
     close: () => {
       closed = true;
-      planChart?.close();
-      pathChart?.close();
+      closeCharts();
     },
   };
 }

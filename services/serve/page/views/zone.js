@@ -194,7 +194,7 @@ export function zoneView(box, key) {
   function showAlerts() {
     const found = store.alerts === null ? [] : shownAlerts().filter((one) => keyOf(one) === key);
     const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
-    put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", zoneOf(key).site), "data-key": "rules" }, t("view.rules"))),
+    put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", key), "data-key": "rules" }, t("view.rules"))),
       store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, shown.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")),
       foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), toKnow, { withZone: false }));
   }
