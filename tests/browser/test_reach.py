@@ -133,12 +133,19 @@ def test_fahrenheit(page: Page, address: str) -> None:
     assert "°C" not in said
 
 
-@pytest.mark.parametrize(("languages", "unit"), [(("en-US", "en"), "°F"), (("nl", "en-US"), "°C"), (("en",), "°C")])
+@pytest.mark.parametrize(
+    ("languages", "timezone", "unit"),
+    [
+        (("en-US", "en"), "America/Chicago", "°F"), (("en-US", "en"), "Europe/Amsterdam", "°C"),
+        (("nl", "en-US"), "America/Chicago", "°C"), (("en",), "America/Chicago", "°C"),
+    ],
+)  # fmt: skip
 def test_the_unit_is_at_first_that_of_the_browsers_country(
-    page: Page, address: str, languages: tuple[str, ...], unit: str
+    page: Page, address: str, languages: tuple[str, ...], timezone: str, unit: str
 ) -> None:
-    """Its first language says which; what somebody chooses stays."""
+    """Its first language and its time zone say which; what somebody chooses stays."""
     page.speak(*languages)
+    page.call("Emulation.setTimezoneOverride", timezoneId=timezone)
     page.open(f"{address}/#/whatif/demo/north-1")
     page.until(f"document.querySelector('output')?.textContent.includes({unit!r})")
     assert page.ask("document.getElementById('warmth').selectedOptions[0].label") == unit

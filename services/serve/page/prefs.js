@@ -18,12 +18,15 @@ function usualLanguage() {
   return wanted.find((one) => LANGUAGES.includes(one)) ?? "en";
 }
 
-// "en-US" -> "US"; a language alone says nothing of where its reader is.
-const region = () => /-([A-Z]{2})\b/.exec(navigator.language)?.[1];
+// "en-US" in a time zone of America; English browsers everywhere say "en-US".
+function isUsedToFahrenheit() {
+  const region = /-([A-Z]{2})\b/.exec(navigator.language)?.[1];
+  return FAHRENHEIT.includes(region) && /^(America|Pacific)\//.test(Intl.DateTimeFormat().resolvedOptions().timeZone);
+}
 
 export const languages = LANGUAGES;
 export const language = () => (LANGUAGES.includes(chosen.language) ? chosen.language : usualLanguage());
-export const fahrenheit = () => chosen.fahrenheit ?? FAHRENHEIT.includes(region());
+export const fahrenheit = () => chosen.fahrenheit ?? isUsedToFahrenheit();
 export const theme = () => (["light", "dark"].includes(chosen.theme) ? chosen.theme : "auto");
 
 export function choose(changes) {
