@@ -3,19 +3,21 @@ use.
 
 ``keys.json`` in the data folder, or in the bucket, holds a SHA-256 of each key, never the key. That is enough for 32
 random bytes, which nobody guesses. It is replaced as a whole, so whoever reads it sees all of a change or nothing; who
-follows a file sees the change with the next request, who follows a bucket at its next look.
+follows a file sees the change with the next request, who follows a bucket at its next look, ten seconds later at most
+while the bucket answers.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
@@ -26,6 +28,8 @@ from services.errors import AlreadyStoredError, ChangedError, ConfigError
 from services.store.storage import Storage, storage_of
 
 __all__ = ["KEYS_FILE", "SCOPES", "AccessKey", "AccessKeys", "Scope", "keys_of"]
+
+_log = logging.getLogger(__name__)
 
 KEYS_FILE = "keys.json"
 CHANGE_TRIES = 8
@@ -65,9 +69,11 @@ class _Place(Protocol):
     """Where the keys are kept."""
 
     name: str
+    look_s: float | None
+    """How often a thread looks for changes, since no request may wait for that; ``None``: each request looks."""
 
     def identity(self) -> Hashable:
-        """Differs for each content that was put in place."""
+        """Differs for each content that was put in place. Raises ``OSError``."""
 
     def read(self) -> bytes:
         """Raises ``OSError``; ``FileNotFoundError`` where nothing is."""
@@ -87,21 +93,56 @@ class AccessKeys:
         self._by_hash: dict[str, AccessKey] = {}
         self._reading = threading.Lock()
 
+    def follow(self) -> None:
+        """Read the keys; once, before the first :meth:`find`. Those in a bucket are followed by a thread from now on:
+        while it is away, or what it holds is damaged, what was read last holds.
+
+        Raises :class:`ConfigError` where they cannot be read.
+        """
+        self._look()
+        if self._place.look_s is not None:
+            threading.Thread(target=self._keep_looking, args=(self._place.look_s,), name="keys", daemon=True).start()
+
     def find(self, key: str) -> AccessKey | None:
-        """The key that was sent, where there is such a one. Raises :class:`ConfigError` for a damaged file."""
-        with self._reading:
+        """The key that was sent, where there is such a one; waits for a file at most, never for a bucket. Raises
+        :class:`ConfigError` for a damaged file.
+        """
+        if self._place.look_s is None:
+            self._look()
+        return self._by_hash.get(_hash(key))
+
+    def _look(self) -> None:
+        with self._reading, self._readable():
             identity = self._place.identity()
             if identity != self._seen:
                 self._by_hash = {one.sha256: one for one in self.listed()}
                 self._seen = identity
-            return self._by_hash.get(_hash(key))
+
+    def _keep_looking(self, look_s: float) -> None:
+        said = ""
+        while True:
+            time.sleep(look_s)
+            try:
+                self._look()
+            except Exception as error:  # a thread that died would take a revoked key for ever
+                if str(error) != said:  # it comes again with every look
+                    _log.warning("what was read last holds: %s", error)
+                said = str(error)
+            else:
+                said = ""
 
     def listed(self) -> list[AccessKey]:
         """All keys, as they were added. Raises :class:`ConfigError` for a damaged file."""
+        with self._readable():
+            try:
+                return msgspec.json.decode(self._place.read(), type=_Kept).keys
+            except FileNotFoundError:
+                return []
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            return msgspec.json.decode(self._place.read(), type=_Kept).keys
-        except FileNotFoundError:
-            return []
+            yield
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(
                 f"the keys in {self._place.name} cannot be read: {error}",
@@ -127,7 +168,9 @@ class AccessKeys:
         return key
 
     def revoke(self, name: str) -> None:
-        """Forget a key: the next request with it is refused. Raises :class:`ConfigError` where there is none."""
+        """Forget a key: who follows a file refuses the next request with it, who follows a bucket those after its next
+        look. Raises :class:`ConfigError` where there is none.
+        """
 
         def without(keys: list[AccessKey]) -> list[AccessKey]:
             left = [one for one in keys if one.name != name]
@@ -143,6 +186,8 @@ class AccessKeys:
 
 
 class _File:
+    look_s: float | None = None
+
     def __init__(self, path: Path) -> None:
         self._path, self.name = path, str(path)
 
@@ -179,19 +224,13 @@ class _File:
 
 
 class _Object:
-    """In a bucket: a thread looks whether it has changed, for no request may wait for that."""
-
     def __init__(self, storage: Storage) -> None:
         self._storage, self.name = storage, storage.address(KEYS_FILE)
-        self._looked: Hashable = None
-        self._looks: threading.Thread | None = None
+        self.look_s: float | None = storage.poll_s
 
     def identity(self) -> Hashable:
-        if self._looks is None:
-            self._look()
-            self._looks = threading.Thread(target=self._follow, name="keys", daemon=True)
-            self._looks.start()
-        return self._looked
+        found = self._storage.entry(KEYS_FILE)
+        return () if found is None else found.version
 
     def read(self) -> bytes:
         return self._storage.read(KEYS_FILE).content
@@ -210,16 +249,6 @@ class _Object:
                     raise
             else:
                 return
-
-    def _follow(self) -> None:
-        while True:
-            time.sleep(self._storage.poll_s)
-            self._look()
-
-    def _look(self) -> None:
-        with suppress(OSError):  # it is away: what was seen last holds
-            found = self._storage.entry(KEYS_FILE)
-            self._looked = () if found is None else found.version
 
 
 def keys_of(settings: Settings) -> AccessKeys:

@@ -12,8 +12,8 @@ MOST_DEVICES = 10_000
 
 
 class Numbering:
-    """Gives samples ``boot`` and ``seq``. Its ``boot`` is new at each start of the gateway, so a message that the
-    broker sends again after a crash of the gateway is another sample, received twice at most.
+    """Gives samples ``boot`` and ``seq``, anew each time: a message that the broker sends again though it is in the
+    log is another sample. That is one whose acknowledgement was lost, with the gateway or with its connection.
 
     >>> numbering = Numbering()
     >>> [numbering.sample("s", "z", "d", 7, {}).seq for _ in range(2)]

@@ -3,9 +3,10 @@
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
 (``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. The broker sends again what
 is not acknowledged: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops
-the copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a
-fourth thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. A decoder's answer to a
-device goes out before the append, so it says nothing about what is durable.
+the copy by its sample id. While a message waits here, for a log that refuses, no copy of it is kept (``Inbox``). The
+main thread keeps the connection and writes the status file. A site's gateway has a fourth thread, the uplink
+(``edge.gateway.uplink.forward``), that carries the log's records on. A decoder's answer to a device goes out before the
+append, so it says nothing about what is durable.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ class Gateway:
             self._dropped_qos0 += 1
             return
         acknowledge = client.ack_all if message.qos > 0 else None
-        self._inbox.put(Message(message.topic, message.payload, message.retained), acknowledge, message.mid)
+        taken = Message(message.topic, message.payload, message.retained)
+        self._inbox.put(taken, acknowledge, message.mid, again=message.again)
 
     def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
         from edge.gateway.kafka_source import KafkaSource  # the bare install has no Kafka client
@@ -279,12 +281,9 @@ class Gateway:
         if isinstance(self._clock, ReplayedClock) and self._durable_ms < self._clock.now_ms():
             clocks = [incoming for incoming in done if incoming.message.topic == CLOCK_TOPIC]
             self._held = clocks[-1] if clocks else None
-        tickets: dict[Acknowledge, list[Any]] = {}  # a connection's together
-        for incoming in done:
-            if incoming is not self._held and incoming.acknowledge is not None:
-                tickets.setdefault(incoming.acknowledge, []).append(incoming.ticket)
-        for acknowledge, its in tickets.items():
-            acknowledge(its)
+        durable = self._inbox.durable(incoming for incoming in done if incoming is not self._held)
+        for acknowledge, tickets in durable.items():
+            acknowledge(tickets)
 
     def _report(self) -> None:
         if self._settings.status_file is None:

@@ -20,7 +20,8 @@ class GatewayOptions:
 
     A batch is what came within ``linger_s`` of its first message, at most ``max_batch`` messages, from the broker and
     from ``direct`` together; it is acknowledged once it is durable. ``in_flight`` bounds what the broker may send
-    before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share`` split the
+    before we acknowledge, so also what waits here while the log is full, over any number of connections, if the broker
+    speaks MQTT 5; with 3.1.1 the broker's own bound counts. Gateways with the same ``share`` split the
     broker's messages among them. The gateway also subscribes to ``topics``, so that messages on a wrong topic are
     counted; not if it is empty, or if the broker refuses it. ``direct`` is a Kafka topic that sites write samples to
     themselves.

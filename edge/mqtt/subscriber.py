@@ -35,6 +35,7 @@ class Published(NamedTuple):
     mid: int  # 0 for quality 0
     qos: int
     retained: bool = False  # the broker kept it, and sends it because somebody subscribes
+    again: bool = False  # the broker says that it sent it before, with the same ``mid``, over another connection
 
 
 class Subscriber(paho.Client):
@@ -164,4 +165,4 @@ def _published(data: bytes, start: int, end: int, flags: int, v5: bool) -> Publi
         topic = name.decode()
     except UnicodeDecodeError:
         topic = "?"  # refused as an unknown topic
-    return Published(topic, data[at:end], mid, qos, bool(flags & 1))
+    return Published(topic, data[at:end], mid, qos, bool(flags & 1), bool(flags & 8))

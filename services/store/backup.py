@@ -23,7 +23,7 @@ from typing import Any
 
 from edge.log import Log
 from services.errors import BackupError, NotStoredError
-from services.store.files import write_atomically
+from services.store.files import leads_inside, write_atomically
 from services.store.storage import Storage
 
 __all__ = ["LOG", "RESTORING", "Backup", "Sources", "check_log_of", "read_backup", "restore", "write_backup"]
@@ -247,12 +247,11 @@ def read_backup(path: Path) -> Backup:
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tuple[str, Any]]:
-    """Names and contents; a name that could lead elsewhere is refused, and a file with holes, of which a few bytes may
-    stand for terabytes.
+    """Names and contents; refused are a name that could lead elsewhere, what is no file (links, devices), and a file
+    with holes, of which a few bytes may stand for terabytes.
     """
     for info in tar:
-        parts = Path(info.name).parts
-        inside = info.name == INDEX or (info.name.startswith((STORAGE, DATA)) and ".." not in parts)
+        inside = info.name == INDEX or (info.name.startswith((STORAGE, DATA)) and leads_inside(info.name))
         if not info.isreg() or info.issparse() or not inside:
             raise tarfile.TarError(f"{info.name!r} is none of its parts")
         file = tar.extractfile(info)

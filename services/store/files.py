@@ -8,10 +8,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["TMP_SUFFIX", "always", "sync_folder", "write_atomically", "write_new"]
+__all__ = ["TMP_SUFFIX", "always", "leads_inside", "sync_folder", "write_atomically", "write_new"]
 
 TMP_SUFFIX = ".tmp"
 """Ends the name, which begins with a dot, of a file that is still being written; readers skip it."""
+
+
+def leads_inside(name: str) -> bool:
+    r"""Whether a name leads below the folder that it is joined to, on the one way there: ``folder / "/etc/passwd"`` is
+    ``/etc/passwd``.
+
+    >>> [name for name in ("a", "a/..b", "/a", "a//b", "a/", "./a", "a/../b", "a\0b", "") if leads_inside(name)]
+    ['a', 'a/..b']
+    """
+    return "\0" not in name and not {"", ".", ".."}.intersection(name.split("/"))
 
 
 def always() -> None:

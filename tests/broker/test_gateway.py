@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from edge.clock import WallClock
+from edge.gateway import Gateway, GatewayOptions
 from edge.log import partition_of
+from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
+from edge.wire.samples import decode_samples
 from services.cli import app
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
@@ -156,6 +162,50 @@ def test_a_kill_in_the_stream_loses_nothing(gateway: GatewayProcess) -> None:
             gateway.start()
     with balance():
         until(lambda: set(gateway.seqs()) == set(range(300)))
+
+
+@pytest.mark.parametrize("address", ["server", "mosquitto"], indirect=True)
+def test_what_waits_for_a_full_log_waits_once(gateway: GatewayProcess) -> None:
+    """However often the connection ends: what the broker sends again takes the place of what waits, and all of it is
+    acknowledged in the end.
+    """
+    log = MemoryLog(capacity=0)
+    options = GatewayOptions(broker=gateway.address, client_id=gateway.client_id, topics="", retry_s=0.1)
+    made = Gateway(options, log, WallClock())
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+
+    def waiting() -> int:
+        return made.status()["queued"] + made.status()["samples"]
+
+    try:
+        until(lambda: made.status()["connected"])
+        with device(gateway.address) as publish:
+            for number in range(4):
+                publish(gateway.messages(range(10 * number, 10 * number + 10)))
+                until(lambda count=10 * number + 10: waiting() >= count)
+                assert waiting() == 10 * number + 10
+                client, connects = made._link._client, made.status()["connects"]
+                assert client is not None
+                client.socket().shutdown(socket.SHUT_RDWR)
+                until(lambda connects=connects: made.status()["connects"] > connects)
+            publish(gateway.messages([40]))
+        until(lambda: waiting() >= 41)  # the broker has sent all that came before once more
+        log.capacity = None
+        until(lambda: log.end_offset(partition_of(gateway.site, 4)) and not made.status()["queued"])
+        until(lambda: made.status()["samples"] >= 41)
+    finally:
+        made.stop()
+        thread.join(patience_s(60))
+    records = [r for r in log.read(partition_of(gateway.site, 4), 0, 1000) if r.kind == "samples"]
+    assert [sample.seq for r in records for sample in decode_samples(r.payload)] == list(range(41))
+    with device(gateway.address) as publish:
+        publish(gateway.messages([41]))
+    gateway.mqtt = {"topics": ""}
+    gateway.start()
+    until(gateway.seqs)
+    assert gateway.seqs() == [41]  # nothing else was left to be sent
+    assert gateway.stop() == 0
 
 
 def test_a_gateway_ends_with_its_parent(gateway: GatewayProcess) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from services.access_keys import KEYS_FILE, SCOPES, AccessKeys
 from services.errors import ConfigError, StorageAwayError
-from services.serve.api.auth import Keys
+from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.problems import ProblemError
-from services.store.storage import MemoryServer, ObjectStorage, Pauses
+from services.store.storage import Entry, MemoryServer, ObjectStorage, Pauses, Stored
 from tests.contracts.faulty_server import FaultyServer
 from tests.patience import until
 
@@ -118,28 +118,54 @@ def test_reading_stays_open_where_nothing_else_is_said(tmp_path: Path) -> None:
         Keys("op-key", None, named, read_needs_key=True).require_reader(None)
 
 
-def test_keys_in_a_bucket_are_those_of_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that follows them sees a change at its next look; no request waits for that, nor for a bucket that is
-    away.
+class Asked(ObjectStorage):
+    """A bucket that notes which threads ask it, and answers reads no more once it is ``away``."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server)
+        self.poll_s = 0.01
+        self.away = False
+        self.refused = 0
+        self.threads = set[threading.Thread]()
+
+    def entry(self, key: str) -> Entry | None:
+        """Answered also while reads are not."""
+        self.threads.add(threading.current_thread())
+        return super().entry(key)
+
+    def read(self, key: str) -> Stored:
+        """Refused while it is away."""
+        self.threads.add(threading.current_thread())
+        if self.away:
+            self.refused += 1
+            raise StorageAwayError("the bucket is away")
+        return super().read(key)
+
+
+def test_keys_in_a_bucket_are_those_of_all_machines(caplog: pytest.LogCaptureFixture) -> None:
+    """A machine that follows them sees a change at its next look; no request asks the bucket. While that is away, or
+    what it holds is damaged, what was read last holds.
     """
     server = MemoryServer()
-    here, there = ObjectStorage(server), ObjectStorage(server)
-    there.poll_s = 0.01
-    followed = AccessKeys(there)
-    keys = Keys("op-key", None, followed, read_needs_key=True)
-    assert said(keys, "x", order=False) == 403
+    here, there = ObjectStorage(server), Asked(server)
+    two = AccessKeys(here).add("two", "read", NOW_MS)
+    keys = Keys.load(HashedKey.of("op-key"), AccessKeys(there), None, read_needs_key=True)
+    there.threads.clear()
+    assert (said(keys, two, order=False), said(keys, "x", order=False)) == (200, 403)
     one = AccessKeys(here).add("one", "read", NOW_MS)
     until(lambda: said(keys, one, order=False) == 200, "the key is taken", 10)
     AccessKeys(here).revoke("one")
     until(lambda: said(keys, one, order=False) == 403, "the key is refused", 10)
-    two = AccessKeys(here).add("two", "read", NOW_MS)
-    until(lambda: said(keys, two, order=False) == 200, "the other is taken", 10)
-
-    def away(*_: object) -> None:
-        raise StorageAwayError("the bucket is away")
-
-    monkeypatch.setattr(there, "entry", away)
-    assert said(keys, two, order=False) == 200
+    there.away = True
+    three = AccessKeys(here).add("three", "read", NOW_MS)
+    until(lambda: there.refused > 1, "the change is seen, and cannot be read", 10)
+    assert [said(keys, key, order=False) for key in (two, three)] == [200, 403]
+    there.away = False
+    until(lambda: said(keys, three, order=False) == 200, "the key is taken once the bucket answers", 10)
+    here.put(KEYS_FILE, b"{}")
+    until(lambda: "missing required field" in caplog.text, "it is told that they are damaged", 10)
+    assert said(keys, three, order=False) == 200
+    assert threading.current_thread() not in there.threads
 
 
 def test_of_changes_to_a_bucket_at_once_none_is_lost() -> None:

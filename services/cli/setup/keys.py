@@ -76,9 +76,14 @@ def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json"
 
 
 def revoke(ctx: typer.Context, name: Name) -> None:
-    """Take a key back; a running system refuses it from the next request on."""
-    _keys(ctx).revoke(name)
-    console.print(f"the key {escape(name)} is no longer taken")
+    """Take a key back; a running system refuses it from the next request on.
+
+    Where the storage is a bucket, within about ten seconds, and once it answers.
+    """
+    settings = options_of(ctx).settings()
+    keys_of(settings).revoke(name)
+    seen = ": what runs sees that in about ten seconds" if settings.storage.url else ""
+    console.print(f"the key {escape(name)} is no longer taken{seen}")
 
 
 def _keys(ctx: typer.Context) -> AccessKeys:

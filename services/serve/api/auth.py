@@ -79,9 +79,9 @@ class Keys:
     def load(
         cls, operator: HashedKey, named: AccessKeys, read_key_file: Path | None, *, read_needs_key: bool = False
     ) -> Keys:
-        """With the readers' key from its file; raises as :func:`read_key` and :meth:`AccessKeys.listed`."""
-        named.listed()  # a damaged file is told at the start
+        """With the readers' key from its file; raises as :func:`read_key` and :meth:`AccessKeys.follow`."""
         reader = None if read_key_file is None else read_key(read_key_file)
+        named.follow()
         return cls(operator, reader, named, read_needs_key=read_needs_key)
 
     def require_reader(self, authorization: str | None) -> Reach:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from services.errors import AlreadyStoredError, ChangedError, NotStoredError
-from services.store.files import TMP_SUFFIX, sync_folder, write_atomically, write_new
+from services.errors import AlreadyStoredError, ChangedError, NotStoredError, StorageError
+from services.store.files import TMP_SUFFIX, leads_inside, sync_folder, write_atomically, write_new
 from services.store.storage.storage import Content, Entry, FolderListing, Stored, always
 
 __all__ = ["FolderStorage"]
@@ -134,6 +134,9 @@ class FolderStorage:
         return self._path(key)
 
     def _path(self, key: str) -> Path:
+        """The object's file; the folder itself for an empty key."""
+        if key and not leads_inside(key):
+            raise StorageError(f"{key!r} is no name of an object in {self.root}")
         return self.root / key
 
     def _conditionally(self, write: _Write, path: Path, content: Content, condition: Callable[[], None]) -> str:

@@ -46,8 +46,10 @@ class Client:
         self.acks.extend(mids)
 
 
-def _deliver(gateway: Gateway, client: Client, topic: str, payload: bytes, mid: int, qos: int = 1) -> None:
-    gateway._receive(client, Published(topic, payload, mid, qos))  # type: ignore[arg-type]
+def _deliver(
+    gateway: Gateway, client: Client, topic: str, payload: bytes, mid: int, qos: int = 1, *, again: bool = False
+) -> None:
+    gateway._receive(client, Published(topic, payload, mid, qos, again=again))  # type: ignore[arg-type]
 
 
 def _sample(seq: int, ts_ms: int = NOW) -> tuple[str, bytes]:
@@ -104,6 +106,25 @@ def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
         until(lambda: len(client.acks) == 5)
     assert [s.seq for r in log.read(PARTITION, 0, 10) for s in decode_samples(r.payload)] == list(range(5))
     assert "0 of at most 0" not in gateway.status()["last_error"]
+
+
+def test_what_the_broker_sends_again_while_the_log_refuses_waits_once() -> None:
+    """However often the connection ends: each message is decoded, appended and counted once, and acknowledged on the
+    last connection.
+    """
+    log, clients = MemoryLog(capacity=0), [Client() for _ in range(5)]
+    gateway = _gateway(log, in_flight=100, max_batch=10)
+    with running_gateway(gateway):
+        for client in clients:
+            for seq in range(100):
+                _deliver(gateway, client, *_sample(seq), mid=seq + 1, again=client is not clients[0])
+            until(lambda: gateway.status()["samples"] == 10 and "0 of at most 0" in gateway.status()["last_error"])
+            assert gateway.status()["queued"] == 90
+        log.capacity = None
+        until(lambda: len(clients[-1].acks) == 100)
+    assert [client.acks for client in clients[:-1]] == [[]] * 4
+    assert gateway.status()["samples"] == 100
+    assert [s.seq for r in log.read(PARTITION, 0, 1000) for s in decode_samples(r.payload)] == list(range(100))
 
 
 def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,3 +111,56 @@ def test_who_stops_waits_for_nothing() -> None:
     thread.join(patience_s(60))
     put(box, 1)
     assert [tickets(batch) for batch in (*batches, box.take(FOR_EVER_S), box.take(FOR_EVER_S))] == [[0], [1], []]
+
+
+class Connection:
+    """Keeps what is acknowledged on it."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+
+    def ack_all(self, tickets: list[int]) -> None:
+        self.acknowledged += tickets
+
+
+def acknowledge(of: Inbox, batch: list[Incoming]) -> None:
+    """The batch is durable."""
+    for answer, its in of.durable(batch).items():
+        answer(its)
+
+
+def test_what_is_sent_again_while_it_waits_is_kept_once() -> None:
+    """At its place, whether it was taken or not, and acknowledged on the connection that brought it last."""
+    box, connections = Inbox(2, 0.0), [Connection() for _ in range(5)]
+    for connection in connections:
+        for number in range(4):
+            box.put(Message("t", b"%d" % number), connection.ack_all, number, again=connection is not connections[0])
+    assert len(box) == 4
+    first = box.take(0.0)
+    last = Connection()
+    for number in range(4):
+        box.put(Message("t", b"%d" % number), last.ack_all, number, again=True)
+    assert (tickets(first), len(box)) == ([0, 1], 2)
+    acknowledge(box, first)
+    acknowledge(box, box.take(0.0))
+    assert [connection.acknowledged for connection in (*connections, last)] == [[]] * 5 + [[0, 1, 2, 3]]
+
+
+def test_what_is_another_message_is_kept() -> None:
+    """One that was durable already, one that only has a ticket of before, one that nobody acknowledges."""
+    box, before, now = Inbox(10, 0.0), Connection(), Connection()
+    box.put(Message("t", b"durable"), before.ack_all, 1)
+    acknowledge(box, box.take(0.0))
+    box.put(Message("t", b"durable"), now.ack_all, 1, again=True)
+    box.put(Message("t", b"lost by the broker"), before.ack_all, 2)
+    box.put(Message("t", b"other"), now.ack_all, 2, again=True)
+    box.put(Message("t", b"other"), now.ack_all, 2)
+    box.put(Message("t", b"quality 0"), None, 0)
+    box.put(Message("t", b"quality 0"), None, 0, again=True)
+    batch = box.take(0.0)
+    assert [incoming.message.payload for incoming in batch] == [
+        b"durable", b"lost by the broker", b"other", b"other", b"quality 0", b"quality 0",
+    ]  # fmt: skip
+    acknowledge(box, batch)
+    assert (before.acknowledged, now.acknowledged) == ([1, 2], [1, 2, 2])
+    assert not box._unacknowledged

@@ -65,13 +65,15 @@ def read_all(client: Any, socket: Socket) -> MQTTErrorCode:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
-def publish(number: int, topic: bytes, payload: bytes, qos: int, protocol: int, properties: bytes = b"") -> bytes:
-    """A PUBLISH packet."""
+def publish(
+    number: int, topic: bytes, payload: bytes, qos: int, protocol: int, properties: bytes = b"", *, again: bool = False
+) -> bytes:
+    """A PUBLISH packet; ``again``: with the flag DUP."""
     body = struct.pack("!H", len(topic)) + topic + (struct.pack("!H", number) if qos else b"")
     if protocol == paho.MQTTv5:
         body += remaining_length(len(properties)) + properties
     body += payload
-    return bytes([0x30 | qos << 1]) + remaining_length(len(body)) + body
+    return bytes([0x30 | again << 3 | qos << 1]) + remaining_length(len(body)) + body
 
 
 def stream(protocol: int) -> list[bytes]:
@@ -86,6 +88,7 @@ def stream(protocol: int) -> list[bytes]:
         *(publish(size % 65_535 + 1, b"a/b", b"\x30\x82" * (size // 2), 1, protocol, expiry) for size in sizes),
         b"\xd0\x00",
         publish(9, b"not \xff text", b"y", 1, protocol, note),
+        publish(9, b"a/b", b"z", 1, protocol, again=True),
         publish(65_535, b"last", b"", 1, protocol),
     ]
 
@@ -100,7 +103,7 @@ def by_paho(pieces: list[bytes], protocol: int) -> list[Published]:
             topic = message.topic
         except UnicodeDecodeError:
             topic = "?"
-        found.append(Published(topic, bytes(message.payload), message.mid, message.qos, message.retain))
+        found.append(Published(topic, bytes(message.payload), message.mid, message.qos, message.retain, message.dup))
 
     client.on_message = take
     assert read_all(client, socket) == MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -123,7 +126,7 @@ def test_messages_are_those_of_paho_however_the_bytes_are_cut(protocol: int) -> 
     packets = stream(protocol)
     data = b"".join(packets)
     expected = by_paho([data], protocol)
-    assert len(expected) == 13
+    assert len(expected) == 14
     assert by_ours(packets, protocol) == (expected, 2)
     assert by_ours([data], protocol) == (expected, 2)
     assert by_ours([data[n : n + 1] for n in range(2000)] + [data[2000:]], protocol) == (expected, 2)

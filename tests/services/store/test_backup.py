@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -143,16 +144,44 @@ def test_a_damaged_backup_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
 
 
-@pytest.mark.parametrize("name", ["../escaped", "data/../../escaped", "/etc/escaped", "storage/x/../../../escaped"])
+def forged(to: Path, info: tarfile.TarInfo) -> Path:
+    """A backup whose index fits, with a member that no backup has."""
+    info.size = 1 if info.isreg() else 0
+    members = {info.name: hashlib.sha256(b"x").hexdigest()}
+    index = json.dumps({"format": 1, "made": "now", "log": "sqlite", "bucket": False, "members": members}).encode()
+    about = tarfile.TarInfo(INDEX)
+    about.size = len(index)
+    with tarfile.open(to, "w") as tar:
+        tar.addfile(info, io.BytesIO(b"x"))
+        tar.addfile(about, io.BytesIO(index))
+    return to
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../escaped", "data/../../escaped", "{}/escaped", "storage/x/../../../escaped", "storage/{}/escaped",
+        "data/{}/escaped", "storage/x//escaped", "data/./escaped", "storage/x/", "storage/",
+    ],
+)  # fmt: skip
 def test_a_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    """A forged file is refused whole."""
-    with tarfile.open(tmp_path / "b.tar", "w") as tar:
-        for member, content in ((name, b"x"), (INDEX, json.dumps({"format": 1, "members": {}}).encode())):
-            info = tarfile.TarInfo(member)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+    """A forged file is refused whole, and what is elsewhere stays as it was."""
+    (tmp_path / "escaped").write_text("of before")
+    file = forged(tmp_path / "b.tar", tarfile.TarInfo(name.format(tmp_path)))
     with pytest.raises(BackupError, match="is none of its parts"):
-        restore(tmp_path / "b.tar", FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
+        restore(file, FolderStorage(tmp_path / "new" / "storage"), tmp_path / "new" / "data", quiet)
+    assert (tmp_path / "escaped").read_text() == "of before"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_what_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+    """What follows a link would be written where it leads."""
+    info = tarfile.TarInfo("storage/x")
+    info.type, info.linkname = kind, "/etc"
+    with pytest.raises(BackupError, match="'storage/x' is none of its parts"):
+        restore(forged(tmp_path / "b.tar", info), FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
 
 
 def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:

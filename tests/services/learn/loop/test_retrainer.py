@@ -11,7 +11,9 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException, get_error_code
 
-from services.errors import HistoryError, RegistryRefusedError, TrainingError
+from services.errors import HistoryError, RegistryError, RegistryRefusedError, TrainingError
+from services.learn.loop.retrainer import PRUNE_S
+from services.learn.promotion.pruning import GRACE_MS
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from tests.patience import patience_s, until
@@ -128,6 +130,48 @@ def test_files_of_a_submitted_model_that_mlflow_refuses_go(
     with pytest.raises(RegistryRefusedError):
         make().submit("made")
     assert list(cluster.folder.iterdir()) == []
+
+
+def test_nothing_is_copied_for_an_mlflow_that_is_away(
+    make: Make, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever tries again and again does not fill the disk."""
+    monkeypatch.setattr(MlflowClient, "get_model_version_by_alias", away)
+    for _ in range(2):
+        with pytest.raises(RegistryError, match="MLflow does not answer"):
+            make().submit("made")
+    assert not cluster.folder.exists()
+
+
+@pytest.mark.parametrize(("call", "stays"), [("log_batch", False), ("set_registered_model_alias", True)])
+def test_files_of_a_submitted_model_go_once_mlflow_answers_unless_a_version_names_them(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, call: str, stays: bool
+) -> None:
+    """Of a registration without an answer nobody knows whether it was done, also for a while after."""
+    retrainer, copy = make(retrain_every_s=0), cluster.folder / "made"
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, call, away)
+        with pytest.raises(RegistryError, match="MLflow does not answer"):
+            retrainer.submit("made")
+    clock.now_s += PRUNE_S
+    retrainer.retrain_if_due()
+    assert copy.exists()
+    clock.now_s += GRACE_MS / 1000
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "search_registered_models", away)
+        retrainer.retrain_if_due()
+        assert "MLflow does not answer" in retrainer.status()["last_error"]
+    assert copy.exists()
+    clock.now_s += PRUNE_S
+    retrainer.retrain_if_due()
+    assert copy.exists() == stays
+    assert [row["folder"] for row in retrainer.models()] == [str(copy)] * stays
+    assert retrainer.status()["last_error"] == ""
+
+
+def away(*_: Any, **__: Any) -> None:
+    """What MLflow's client says of a server that does not answer."""
+    raise MlflowException("no answer", error_code=get_error_code(503))
 
 
 def refused(*_: Any, **__: Any) -> None:

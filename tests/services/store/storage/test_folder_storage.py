@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from services.errors import AlreadyStoredError
+from services.errors import AlreadyStoredError, StorageError
 from services.store.storage.folder_storage import FolderStorage
 
 
@@ -51,3 +52,20 @@ def test_a_file_that_another_writer_removed_half_written_is_written_again(
         storage.put_new("slot.json", b"new")
     assert removed
     assert storage.read("slot.json").content == b"new"
+
+
+@pytest.mark.parametrize("key", ["{}/elsewhere", "../elsewhere", "folder/../../elsewhere", "folder//elsewhere"])
+def test_a_key_leads_nowhere_else(tmp_path: Path, key: str) -> None:
+    """What a file that somebody forged says is no way out of the folder."""
+    (tmp_path / "elsewhere").write_text("of before")
+    storage, key = FolderStorage(tmp_path / "storage"), key.format(tmp_path)
+    storage.put("folder/object", b"")
+    asks: list[Callable[[], object]] = [
+        lambda: storage.read(key), lambda: storage.put(key, b"new"), lambda: storage.put_new(key, b"new"),
+        lambda: storage.delete(key), lambda: storage.list_folder(key), lambda: storage.local(key),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(StorageError, match="is no name of an object"):
+            ask()
+    assert (tmp_path / "elsewhere").read_text() == "of before"
+    assert storage.list_folder("").folders == ("folder",)
