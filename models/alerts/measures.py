@@ -93,14 +93,14 @@ def evidence(rule: AlertRule, track: Track) -> dict[str, _Array]:
 def _surfaces(rule: AlertRule, track: Track) -> dict[str, _Array]:
     """Temperatures of what vapour may condense on: the leaf where it is measured, and the fruit.
 
-    Without either the air itself stands for them: it condenses where the air is saturated.
+    Without a fruit the air stands for the leaf wherever that is unknown: it condenses where the air is saturated. A
+    sensor may fall silent at any time.
     """
-    air, found = track["air_temp_c"], {}
-    if np.isfinite(track["leaf_temp_c"]).any():
-        found["leaf"] = track["leaf_temp_c"]
-    if rule.fruit_mm is not None:
-        found["fruit"] = fruit_temperature_c(air, track.step_ms, rule.fruit_mm)
-    return found or {"leaf": air}
+    air, leaf = track["air_temp_c"], track["leaf_temp_c"]
+    if rule.fruit_mm is None:
+        return {"leaf": np.where(np.isnan(leaf), air, leaf)}
+    fruit = fruit_temperature_c(air, track.step_ms, rule.fruit_mm)
+    return {"fruit": fruit} if np.isnan(leaf).all() else {"leaf": leaf, "fruit": fruit}
 
 
 def _distance(rule: AlertRule, track: Track) -> _Array:

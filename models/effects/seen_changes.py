@@ -1,7 +1,7 @@
 """Which changes a zone has seen itself: half-hours in which a setpoint, or the weather, was another than a day before.
 
 Setpoints follow the hour, so what a zone does at an hour says nothing of what a setpoint does. A setpoint that is not
-what it was at that hour the day before does.
+what it was at that hour the day before does; for a day after a change of the clock, that is another hour.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from models.effects.plan_change import CHANGEABLE
+from models.spec import Place
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["SEEN_CHANGES", "SeenChanges", "seen_columns"]
+__all__ = ["SEEN_CHANGES", "SeenChanges", "same_clock", "seen_columns"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+
+DAY_MS = 86_400_000
 
 SEEN_CHANGES = tuple(name for name in CHANGEABLE if name != "vent_lee_pct")
 """The metrics that are compared. Vents follow the climate: that they are open tells of no plan."""
@@ -46,7 +49,8 @@ class SeenChanges:
         self._zones.prepare(zones)
 
     def learn(self, zones: I64, today: F32, yesterday: F32) -> None:
-        """Take the same half-hour of two days: rows ``[Z, n, SEEN_CHANGES]``; call it once for each half-hour.
+        """Take the same half-hour of two days: rows ``[Z, n, SEEN_CHANGES]``; call it once for each half-hour that has
+        the :func:`same_clock`.
 
         A change counts once, when it begins or becomes larger, however long it lasts.
         """
@@ -95,6 +99,17 @@ def seen_columns(rows: F32, channels: Sequence[str]) -> F32:
         if name in channels:
             found[..., k] = rows[..., channels.index(name)]
     return found
+
+
+def same_clock(place: Place, begin_ms: int, end_ms: int) -> bool:
+    """Whether the clock that a place's control follows showed the same a day before, from ``begin_ms`` to ``end_ms``.
+
+    >>> amsterdam = Place("Europe/Amsterdam")
+    >>> noon, half = 1648382400000, 1_800_000  # 2022-03-27T12:00Z, hours after the clock was put forward
+    >>> [same_clock(amsterdam, noon + days * DAY_MS - half, noon + days * DAY_MS) for days in (-1, 0, 1)]
+    [True, False, True]
+    """
+    return all(place.local_ms(at) - place.local_ms(at - DAY_MS) == DAY_MS for at in (begin_ms, end_ms))
 
 
 def _mean(rows: F32) -> F32:

@@ -13,6 +13,8 @@ from models.effects.effect_network import EffectNetwork
 from models.effects.effect_support import Support, TimesSeen, support_of
 from models.effects.plan_change import GRID_MIN, STEP_MIN, PlanChange
 from models.effects.situation import EFFECT_TARGETS, PATH_TARGETS, Situation
+from models.online.bounds import Bounds
+from models.online.prior import Prior
 from models.spec import ForecastSpec
 
 __all__ = ["ZoneEffect", "changed_path", "path_on_grid", "zone_effect"]
@@ -49,14 +51,16 @@ def zone_effect(
     return ZoneEffect(support, effect)
 
 
-def changed_path(path: F32, effect: F32, spec: ForecastSpec) -> F32:
-    """The path ``[T, M, Q]`` with the effect. What is uncertain of both is taken to be independent."""
+def changed_path(path: F32, effect: F32, minutes: I64, spec: ForecastSpec) -> F32:
+    """The path ``[T, M, Q]`` at ``minutes [T]`` with the effect. What is uncertain of both is taken to be independent.
+    Quantiles of the result keep to the same :class:`~models.online.bounds.Bounds`.
+    """
     median = path[..., 1] + effect[..., 1]
     down, up = (
         np.sqrt((path[..., q] - path[..., 1]) ** 2 + (effect[..., q] - effect[..., 1]) ** 2) for q in (0, 2)
     )  # fmt: skip
-    low, high = (np.array(side, np.float32)[:, None] for side in zip(*spec.limits, strict=True))
-    return np.asarray(np.clip(np.stack([median - down, median, median + up], axis=-1), low, high), np.float32)
+    bounds = Bounds(spec, Prior(spec))
+    return bounds.keep(np.stack([median - down, median, median + up], axis=-1), bounds.thinnest_at(minutes))
 
 
 def path_on_grid(medians: F32, now: F32, minutes: I64, spec: ForecastSpec) -> F32:

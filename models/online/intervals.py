@@ -87,8 +87,11 @@ class Intervals:
             zip(self._factors(indices, block, horizons), (-residual, residual), strict=True)
         ):
             miss = np.where(usable, (beyond > factor * size) - QUANTILES[0], 0)
-            s["factor"][zone, side, block, horizons] += np.float32(STEP) * miss
-            self._factor[side, horizons] += part * POOLED_STEP * miss.sum(axis=0) / shared
+            # Below zero a side that is never missed would fall further and further, and take as long to come back.
+            pooled = self._factor[side, horizons] + part * POOLED_STEP * miss.sum(axis=0) / shared
+            self._factor[side, horizons] = pooled = np.maximum(pooled, 0)
+            own = s["factor"][zone, side, block, horizons] + np.float32(STEP) * miss
+            s["factor"][zone, side, block, horizons] = np.maximum(own, -pooled)
         count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons].astype(np.float32)
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
         error = np.minimum(np.abs(residual), np.float32(LARGEST))

@@ -1,7 +1,7 @@
 """Step 7 of the way of a reading: how wide a forecast is around its median.
 
-:class:`Widths` composes what the learners' intervals, those of plans and those of a zone's first days say, and keeps
-every quantile within what is possible: p10 <= p50 <= p90, p10 < p90. It learns nothing itself.
+:class:`Widths` composes what the learners' intervals, those of plans and those of a zone's first days say, within
+:class:`~models.online.bounds.Bounds`. It learns nothing itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.online.basis import PLANS, TUNED, moves_of
+from models.online.bounds import Bounds
 from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.paths.steps import Knots
@@ -19,13 +20,6 @@ __all__ = ["Widths"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-
-LEAST_WIDTH = 0.02
-"""No interval is thinner than this share of the mean error of a zone in its first days: a sensor that says the same for
-days says so because its display is coarse."""
-
-SMALLEST = 4e-6
-"""No interval is thinner than this share of the median: thinner ones are lost in single precision."""
 
 MOST_SCALED = 3.0
 """Between horizons no width is more than this many times its usual one, or less than this part of it."""
@@ -42,14 +36,12 @@ class Widths:
 
     def __init__(self, spec: ForecastSpec, intervals: Intervals, first: FirstDays) -> None:
         self._intervals, self._first, self._day = intervals, first, spec.steps_per_day
-        self._steps = np.array(spec.horizon_steps, dtype=np.int64)
-        self._thinnest = LEAST_WIDTH * first.prior.issued.mean(axis=0)  # [H, M]
-        low, high = zip(*spec.limits, strict=True)
-        self._low, self._high = np.array(low, dtype=np.float32), np.array(high, dtype=np.float32)
+        self._steps, self._step_ms = np.array(spec.horizon_steps, dtype=np.int64), spec.step_ms
+        self._bounds = Bounds(spec, first.prior)
 
     def within(self, median: F32) -> F32:
         """A median ``[..., M]`` within what is possible."""
-        return np.asarray(np.clip(median, self._low, self._high), dtype=np.float32)
+        return self._bounds.within(median)
 
     def hours(self, day_bin: I64, steps: I64) -> I64:
         """The hours of the day ``steps [T]`` after ``day_bin [Z]``, ``[Z, T]``."""
@@ -58,24 +50,14 @@ class Widths:
     def around(self, zones: I64, day_bin: I64, median: F32, experts: F32, planned: Intervals | None) -> F32:
         """The quantiles around ``median [Z, H, M]`` at the learned horizons, ``[Z, H, M, Q]``."""
         below, above = self._at_horizons(zones, self.hours(day_bin, self._steps), experts, planned)
-        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
-        thin = below + above < thinnest
-        below, above = (np.where(thin, thinnest, side) for side in (below, above))
-        low, high = self._low, self._high
-        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
-        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
-        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
+        return self._bounds.around(median, below, above, self._bounds.thinnest)
 
     def with_tuned(self, quantiles: F32, experts: F32) -> F32:
         """``quantiles [Z, H, M, Q]`` with what a network that was fine-tuned adds, where one is followed."""
         moves = moves_of(experts, TUNED)
         if moves is None:
             return quantiles
-        moved = np.clip(quantiles + moves[..., None], self._low[:, None], self._high[:, None])
-        p10, p50, p90 = np.moveaxis(moved, -1, 0)
-        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(p50))
-        p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
-        return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
+        return self._bounds.keep(quantiles + moves[..., None], self._bounds.thinnest)
 
     def path(self, zones: I64, day_bin: I64, median: F32, quantiles: F32, knots: Knots, *, any_plans: bool) -> F32:
         """The quantiles around a path's ``median [Z, T, M]``, whose ``quantiles`` at learned horizons are issued
@@ -84,11 +66,8 @@ class Widths:
         below, above = self._between(zones, day_bin, knots)
         if any_plans:
             below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
-        low, high, thinnest = self._low, self._high, self._thinnest[knots.after]
-        p50 = np.clip(median, low, high)
-        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
-        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
-        path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
+        thinnest = self._bounds.thinnest_at(knots.steps * self._step_ms // 60_000)
+        path = self._bounds.around(median, below, above, thinnest)
         path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
         return path
 

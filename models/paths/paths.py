@@ -102,6 +102,7 @@ class Paths:
         """
         first, end, is_whole = span
         sign = -1 if kind == NIGHT else 1
+        # That of half hours in the first hour, too, though its times lie closer: scenarios are too smooth there.
         beyond = self.nights.beyond(indices, day_bin, self.knots.steps[first:end], sign)
         values, at = extreme(np.moveaxis(drawn, 2, 3), sign, np.moveaxis(beyond, 1, 2))
         low, high = (np.array(side, dtype=np.float32) for side in zip(*self._spec.limits, strict=True))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from edge.log import Record
 from edge.wire.topic import SITE_ZONE
-from models.effects.seen_changes import seen_columns
+from models.effects.seen_changes import same_clock, seen_columns
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
 from models.online.basis import Basis
@@ -169,7 +169,7 @@ class Partition:
         targets = targets_of(step.values, self.spec)
         mine.rings.write(indices, step.end_ms, step.values)
         mine.past.write(indices, step.end_ms, targets)
-        self._see_changes(indices, step.end_ms)
+        self._see_changes(step.site, indices, step.end_ms)
         plans = self.plans.of(step.site)
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self.spec)
         number, sun = self._number(step.end_ms), self._sun(step)
@@ -185,10 +185,11 @@ class Partition:
         for forecast in self.issued.take_waiting(step.site, step.end_ms):
             self._count(forecast)
 
-    def _see_changes(self, indices: I64, end_ms: int) -> None:
+    def _see_changes(self, site: str, indices: I64, end_ms: int) -> None:
         """At the end of each half-hour, compare it with that of the day before."""
         length = max(BIN_MS // self.spec.step_ms, 1)
-        if end_ms % (length * self.spec.step_ms):
+        half_ms = length * self.spec.step_ms
+        if end_ms % half_ms or not same_clock(self.place_of(site), end_ms - half_ms, end_ms):
             return
         at = np.full(len(indices), end_ms, np.int64)
         today, before = (self.learned.rings.window(indices, at - back, length) for back in (0, DAY_MS))

@@ -39,7 +39,7 @@ class ZoneQuestion:
         """What the changes do. Reads the network of effects when the first one asks."""
         asked = [asked_of(change, self.origin_ms) for change in changes]
         found = zone_effect(shipped_effects(), self.situation, asked, self.minutes, self.spec, self.times_seen)
-        changed = None if found.effect is None else changed_path(self.path, found.effect, self.spec)
+        changed = None if found.effect is None else changed_path(self.path, found.effect, self.minutes, self.spec)
         return ZoneWhatIf(
             origin_ms=self.origin_ms, version=self.version, now=self.now, minutes=self.minutes, path=self.path,
             changed=changed, effect=found.effect, support=found.support.level, says=found.support.words,

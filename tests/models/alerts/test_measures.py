@@ -57,6 +57,28 @@ def test_the_coldest_surface_counts() -> None:
     assert (margin(rule("condensation"), climate) < 0).all()  # the leaf alone is warm
 
 
+def test_where_the_leaf_falls_silent_the_air_stands_for_it() -> None:
+    """From then on condensation is what it is without a leaf; until then the leaf, which is colder, counts."""
+    leaf = np.where(np.arange(48) < 30, 15.0, np.nan)
+    with_leaf, without = (
+        measure(rule("condensation"), track(48, air_temp_c=18.0, rh_pct=88.0, **more))
+        for more in ({"leaf_temp_c": leaf}, {})
+    )
+    assert (with_leaf[:30] < 0).all()
+    assert (without > 0).all()
+    assert np.array_equal(with_leaf[30:], without[30:])
+
+
+def test_beside_a_fruit_a_silent_leaf_says_nothing() -> None:
+    """The fruit is measured by the air alone, and goes on."""
+    air, leaf = np.linspace(10, 20, 12), np.where(np.arange(12) < 6, 5.0, np.nan)
+    climate = track(12, air_temp_c=air, rh_pct=90.0, leaf_temp_c=leaf)
+    wet = rule("condensation", fruit_mm=60.0)
+    found = evidence(wet, climate)
+    assert np.isnan(found["leaf"][6:]).all()
+    assert np.allclose(measure(wet, climate)[6:], (found["fruit"] - found["dew_point"])[6:], atol=1e-4)
+
+
 def test_hours_count_as_wet_in_the_temperature_band_alone() -> None:
     """Ten wet hours at 18 °C and ten at 10 °C are ten hours of grey mould weather."""
     air = np.where(np.arange(48) < 20, 18.0, 10.0)

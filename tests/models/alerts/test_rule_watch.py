@@ -125,6 +125,24 @@ def test_what_is_unknown_is_unknown() -> None:
     assert said[0][0].event is not None
 
 
+@pytest.mark.parametrize("silent_h", [2, 12, 16, 24])
+def test_a_leaf_that_has_fallen_silent_hides_no_condensation(silent_h: int) -> None:
+    """Two hours of saturated air, which go on in every scenario: the same event as where no leaf is measured."""
+    world, watch = World(2), RuleWatch([AlertRule(name="wet", kind="condensation", limit=0.5, for_min=60)], SPEC)
+    watch.add_zones(2)
+    now = 2 * DAY - 1
+    world.rows[..., 0], world.rows[..., 1] = 12.0, 80.0
+    world.rows[:, now - 11 :, 1] = 100.0
+    world.rows[0, : now + 1 - silent_h * 6, 3] = 12.0  # the other zone never had one
+    ahead = world.ahead(now)
+    saturated = replace(ahead, scenarios={**ahead.scenarios, "rh_pct": np.full((20, 2, 48), 100, np.float32)})
+    [[silent], [never]] = watch.see(np.arange(2), world.rows[:, now + 1 - DAY : now + 1], saturated)
+    assert silent.event is not None
+    assert never.event is not None
+    assert (silent.event.chance, silent.event.is_now) == (never.event.chance, never.event.is_now) == (1.0, True)
+    assert [watch.since(zone, (now + 1) // 3, 0) for zone in range(2)] == [4, 4]
+
+
 def test_a_state_goes_on_bit_for_bit() -> None:
     """Whoever goes on from it says the same of the same rows and scenarios."""
     world, watch, again = World(3), watch_of(), RuleWatch(RULES, SPEC)

@@ -102,9 +102,35 @@ def test_a_changed_path_has_the_effect_and_a_wider_band() -> None:
     spec = ForecastSpec((), targets=("rh_pct",))
     path = np.broadcast_to(np.float32([90, 94, 97]), (2, 1, 3))
     effect = np.float32([[[0, 0, 0]], [[-3, 3, 12]]])
-    changed = changed_path(path, effect, spec)
+    changed = changed_path(path, effect, MINUTES[:2], spec)
     np.testing.assert_array_equal(changed[0], path[0])
     np.testing.assert_allclose(changed[1, 0], [97 - np.hypot(4, 6), 97, 100])
+
+
+@pytest.mark.parametrize(("target", "path", "effect", "limit"), [
+    ("rh_pct", (93, 97, 99.5), (8, 10, 12), 100),
+    ("rh_pct", (93, 97, 100), (3, 4, 6), 100),
+    ("co2_ppm", (20, 30, 60), (-190, -150, -120), 0),
+    ("vpd_kpa", (0.01, 0.03, 0.1), (-0.5, -0.4, -0.3), 0),
+])  # fmt: skip
+def test_a_changed_path_keeps_a_width_at_a_limit(
+    target: str, path: tuple[float, ...], effect: tuple[float, ...], limit: float
+) -> None:
+    """Its median lies there, and p10 < p90."""
+    [[[p10, p50, p90]]] = changed_path(
+        np.float32([[path]]), np.float32([[effect]]), MINUTES[:1], ForecastSpec((), targets=(target,))
+    ).astype(float)
+    assert p50 == limit
+    assert p10 <= p50 <= p90
+    assert p10 < p90
+
+
+def test_what_is_unknown_of_a_changed_path_is_unknown() -> None:
+    """A target of which no effects are known, beside one that has them."""
+    path, effect = np.float32([[[18, 20, 22], [93, 97, 99]]]), np.float32([[[np.nan] * 3, [8, 10, 12]]])
+    changed = changed_path(path, effect, MINUTES[:1], ForecastSpec((), targets=("leaf_temp_c", "rh_pct")))
+    assert np.isnan(changed[0, 0]).all()
+    assert np.isfinite(changed[0, 1]).all()
 
 
 def test_the_artefact_says_what_made_it() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from models.effects.seen_changes import SEEN_CHANGES, SeenChanges, seen_columns
+from models.effects.seen_changes import SEEN_CHANGES, SeenChanges, same_clock, seen_columns
+from models.spec import Place
 
+HALF_MS, HOUR_MS, DAY_MS = 1_800_000, 3_600_000, 86_400_000
 HEAT = SEEN_CHANGES.index("sp_heat_c")
 
 
@@ -38,6 +41,24 @@ def test_a_change_counts_once_however_long_it_lasts() -> None:
     assert times("sp_heat_c", -2.0) == 0
     assert times("sp_vent_c", 2.0) == 0
     assert times("vent_lee_pct", 10.0) == 0
+
+
+@pytest.mark.parametrize(("clock", "left_out"), [("civil", 2 * 49), ("standard", 0)])
+def test_a_schedule_that_follows_the_clock_is_no_change_when_that_is_changed(clock: str, left_out: int) -> None:
+    """15 °C by night, 18 °C by day, weeks in which the clock is put forward and back: a day of each is not compared."""
+    place, seen, compared = Place("Europe/Amsterdam", clock), SeenChanges(), 0
+    seen.add_zones(1)
+
+    def heat(end_ms: int) -> np.ndarray:
+        return rows(sp_heat_c=18.0 if 6 <= place.local_ms(end_ms - 1) % DAY_MS / HOUR_MS < 20 else 15.0)
+
+    for monday in (1_647_820_800_000, 1_666_569_600_000):  # 21 March and 24 October 2022
+        for end_ms in range(monday, monday + 10 * DAY_MS, HALF_MS):
+            if same_clock(place, end_ms - HALF_MS, end_ms):
+                seen.learn(np.array([0]), heat(end_ms), heat(end_ms - DAY_MS))
+                compared += 1
+    assert not seen.state_dict()["times"].any()
+    assert compared == 2 * 10 * 48 - left_out
 
 
 def test_what_is_not_known_changes_nothing() -> None:

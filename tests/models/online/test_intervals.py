@@ -48,6 +48,23 @@ def test_coverage_returns_after_a_change():
     assert abs(inside[51 * A_DAY :].mean() - 0.8) < 0.06
 
 
+def test_a_side_that_was_never_missed_is_found_again():
+    """However long all truths lay above their median: as many below it until the interval holds them."""
+
+    def found_again(after):
+        intervals, zone, hour, one = Intervals(1, 1, 4), np.array([0]), np.array([3]), np.ones((1, 1, 1), np.float32)
+        intervals.add_zones()
+        for _ in range(after):
+            intervals.learn(zone, FIRST, hour, one)
+        for count in range(5000):
+            if intervals.predict(zone, hour[:, None])[0] >= 1:
+                return count
+            intervals.learn(zone, FIRST, hour, -one)
+        return None
+
+    assert found_again(9_000) == found_again(18_000) < 300
+
+
 def test_a_new_zone_starts_from_what_the_others_know():
     """Nothing known gives no width; the first error gives one."""
     intervals = Intervals(2, 1, 4)

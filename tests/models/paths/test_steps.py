@@ -84,6 +84,20 @@ def test_quantiles_of_a_path_are_in_order_and_possible(days):
 
 
 @pytest.mark.thorough
+def test_a_sensor_that_stands_still_keeps_a_width_between_horizons():
+    """Young and old: a path is nowhere thinner than at the horizon before or after, whichever is thinner."""
+    values = np.full((1, 14 * DAY, len(SPEC.channels)), 20.0, np.float32)
+    made = forecaster(1)
+    for first, stop in ((0, DAY), (DAY, 14 * DAY)):
+        quantiles = run(made, values, first, stop)[:, -1]
+        path = made.path(np.array([0]), stop - 1, np.array([(stop - 1) % DAY]), quantiles, KNOTS)
+        widths, learned = (each[0, ..., 2] - each[0, ..., 0] for each in (path, quantiles))
+        least = np.minimum(learned[np.maximum(KNOTS.before - 1, 0)], learned[KNOTS.after])
+        assert (widths > 0.99 * least).all()
+        assert (least > 0).all()
+
+
+@pytest.mark.thorough
 def test_a_night_between_two_horizons_is_no_line():
     """Between 6 and 24 hours the path is much closer to the truth than a line through the two forecasts."""
     values = rows(14, missing=0)

@@ -58,6 +58,25 @@ def test_what_a_zone_has_seen_is_supported_here_also_after_a_crash(tmp_path: Pat
     shard.close()
 
 
+@pytest.mark.thorough
+def test_a_schedule_is_not_changed_by_the_clock_that_it_follows(tmp_path: Path) -> None:
+    """15 °C until eight and 18 °C from then on, also on the morning of 27 March 2022: the clock was put forward."""
+    rig, place = Rig(tmp_path, MemoryLog(1)), Place("Europe/Amsterdam")
+    hour_ms, day_ms = 3_600_000, 86_400_000
+
+    def records(begin_ms: int, steps: int) -> Iterator[NewRecord]:
+        for n in range(steps):
+            at = begin_ms + n * STEP
+            level = 18.0 if place.local_ms(at - 1) % day_ms >= 8 * hour_ms else 15.0
+            yield from new_records([[sample(at, n, "z1", air_temp_c=20.0, sp_heat_c=level)]])
+
+    rig.log.append(list(records(T0 + 25 * day_ms + 5 * hour_ms, 28 * 12)))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert shard._partitions[0].learned.seen_changes.of_zone(0)("sp_heat_c", 3.0) == 0
+    shard.close()
+
+
 def test_a_snapshot_of_before_has_seen_nothing_and_loads(tmp_path: Path) -> None:
     """The part is new: without it nothing is damaged, and zones begin to count."""
     assert "seen_changes" in LEARNED
