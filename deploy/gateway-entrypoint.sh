@@ -5,6 +5,7 @@
 #   HOTHOUSE_UPLINK__TO=mqtt://central       uplink.to
 #   /run/secrets/password, /run/secrets/tls-ca   mqtt.password_file, mqtt.tls_ca_file (also kafka-, uplink-): what is mounted there wins over
 #                                            the file of HOTHOUSE_CONFIG; a variable wins over both
+#   /run/secrets/session-secret              mqtt.session_secret_file, likewise
 # Secrets come as files only: a variable would be seen by whoever may look at the container. Runs as any user who may write the
 # log's folder; the gateway replaces this shell, so signals reach it.
 set -eu
@@ -31,6 +32,7 @@ secret() { # FILE VARIABLE: the file of that name, where nothing else is set
     fi
 }
 secret password HOTHOUSE_MQTT__PASSWORD_FILE
+secret session-secret HOTHOUSE_MQTT__SESSION_SECRET_FILE
 secret tls-ca HOTHOUSE_MQTT__TLS_CA_FILE
 secret kafka-password HOTHOUSE_KAFKA__PASSWORD_FILE
 secret kafka-tls-ca HOTHOUSE_KAFKA__TLS_CA_FILE

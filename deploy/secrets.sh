@@ -26,6 +26,7 @@ storage_credentials() { # in the form of ~/.aws/credentials
 
 keep ray_token random
 keep grafana_password random
+keep gateway_session random # goes into the gateways' client ids: who knows one is given what the broker keeps for that gateway
 keep alert_mail_password random # of the mail server that deploy/alertmanager/alertmanager.yml names: put yours there
 keep storage_credentials storage_credentials
 keep influx_token influx_token

@@ -24,16 +24,20 @@ def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
 
     Raises :class:`ConfigError` where it cannot be.
     """
-    secret, tls = mqtt.get("password_file"), mqtt.get("tls_ca_file")
-    try:
-        password = Path(secret).read_text().strip() if secret else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the password of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",
-            "Check mqtt.password_file, and who may read it.",
-        ) from error
+    tls = mqtt.get("tls_ca_file")
+    secrets = {"password_file": "", "session_secret_file": ""}
+    for name in secrets:
+        try:
+            secrets[name] = Path(file).read_text().strip() if (file := mqtt.get(name)) else ""
+        except (OSError, UnicodeDecodeError) as error:
+            of = name.removesuffix("_file").replace("_", " ")
+            raise ConfigError(
+                f"the {of} of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",
+                f"Check mqtt.{name}, and who may read it.",
+            ) from error
     return MqttAddress(
-        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
+        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "",
+        password=secrets["password_file"], session_secret=secrets["session_secret_file"],
         tls_ca=Path(tls) if tls else None, v5=mqtt.get("version", "5") == "5",
     )  # fmt: skip
 

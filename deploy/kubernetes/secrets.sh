@@ -56,7 +56,7 @@ secret hothouse-redis password=redis_password
 secret hothouse-storage credentials=storage_credentials
 secret hothouse-influx token=influx_token
 secret hothouse-operator key=operator_key
-secret hothouse-mqtt-gateway password=mqtt_gateway
+secret hothouse-mqtt-gateway password=mqtt_gateway session-secret=gateway_session
 secret hothouse-mqtt-system password=mqtt_system
 secret hothouse-mosquitto passwords=mosquitto_passwords acl=mosquitto_acl
 secret hothouse-redis-tls tls.crt=tls/redis.crt tls.key=tls/redis.key ca.crt=tls/ca.crt

@@ -53,6 +53,10 @@ class MqttSettings(Section):
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
     client_id: str = Field("hothouse-gateway", min_length=1, description="Names the gateway's persistent session.")
+    session_secret_file: Path | None = Field(
+        None, description="File with random text that goes into client ids, so that no device can guess the gateway's. "
+        "The broker that `hothouse up` starts has one of its own.",
+    )  # fmt: skip
     share: Annotated[str, of_form(r"[^/+#\s]*", "one level of a topic such as gateways, or empty")] = Field(
         "",
         description="Gateways with the same name split the messages among them; each needs its own client id.",

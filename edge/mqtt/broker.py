@@ -56,9 +56,10 @@ def installed_kind() -> BrokerKind:
 class LocalBroker:
     """A broker in ``folder``, from ``with`` or :meth:`start` until its end or :meth:`stop`.
 
-    The folder keeps password, configuration, log and Mosquitto's sessions and queues; all of it is only readable
-    by the user. ``port`` 0 takes the one of the last time if it is still free. ``listen`` is the address on which it
-    listens, and ``host`` the one at which we reach it. Stopped when our process ends, whatever ends it.
+    The folder keeps password, configuration, log, Mosquitto's sessions and queues, and the secret of our sessions; all
+    of it is only readable by the user. ``port`` 0 takes the one of the last time if it is still free. ``listen`` is the
+    address on which it listens, and ``host`` the one at which we reach it. Stopped when our process ends, whatever ends
+    it.
     """
 
     username = _USERNAME
@@ -69,13 +70,18 @@ class LocalBroker:
         self.kind: BrokerKind = kind or installed_kind()
         self.host = _HOST if listen in _EVERYWHERE else listen
         self.port = port
-        self.password = ""
+        self.password = self.session_secret = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def password_file(self) -> Path:
         """Holds the password, for processes that should not get it as an argument."""
         return self.folder / "password"
+
+    @property
+    def session_secret_file(self) -> Path:
+        """Goes into the ids of our clients: a device that knew one would be given what waits for us."""
+        return self.folder / "session-secret"
 
     @property
     def log_file(self) -> Path:
@@ -86,7 +92,10 @@ class LocalBroker:
     def address(self) -> MqttAddress:
         """Where to connect."""
         v5 = self.kind == "mosquitto"
-        return MqttAddress(host=self.host, port=self.port, username=self.username, password=self.password, v5=v5)
+        return MqttAddress(
+            host=self.host, port=self.port, username=self.username, password=self.password, v5=v5,
+            session_secret=self.session_secret,
+        )  # fmt: skip
 
     @property
     def running(self) -> bool:
@@ -97,10 +106,7 @@ class LocalBroker:
         """Start and wait until it answers. Raises :class:`BrokerError`."""
         if self.kind == "mosquitto" and not mosquitto.is_installed():
             raise BrokerError("Mosquitto is not installed: install the packages mosquitto and mosquitto-clients")
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self.password_file.exists():
-            write_secret(self.password_file, secrets.token_urlsafe(24))
-        self.password = self.password_file.read_text().strip()
+        self.prepare()
         wanted = self.port
         for _ in range(1 if wanted else _PORTS_TRIED):
             self.port = wanted or _free_port(self.folder / "port")
@@ -108,6 +114,15 @@ class LocalBroker:
                 (self.folder / "port").write_text(str(self.port))
                 return
         raise BrokerError(f"the local broker ({self.kind}) did not start on port {self.port}; see {self.log_file}")
+
+    def prepare(self) -> None:
+        """Make the folder and its secrets, or read what is there; :meth:`start` does so."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in (self.password_file, self.session_secret_file):
+            if not made.exists():
+                write_secret(made, secrets.token_urlsafe(24))
+        self.password = self.password_file.read_text().strip()
+        self.session_secret = self.session_secret_file.read_text().strip()
 
     def stop(self) -> None:
         """End it in good order: Mosquitto saves its sessions and queues."""

@@ -7,6 +7,7 @@ it: an acknowledgement can then never reach another connection, where its packet
 
 from __future__ import annotations
 
+import hmac
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,8 @@ _Client = TypeVar("_Client", bound=paho.Client)
 class MqttAddress:
     """Where a broker is and how to log in; TLS when ``tls_ca`` names a CA certificate.
 
-    ``v5`` says whether to try MQTT 5 first; ``False`` saves a broker without it some seconds.
+    ``v5`` says whether to try MQTT 5 first; ``False`` saves a broker without it some seconds. ``session_secret`` goes
+    into the ids of our clients: brokers hand a session, and all that waits in it, to whoever has its client id.
     """
 
     host: str = "127.0.0.1"
@@ -44,6 +46,14 @@ class MqttAddress:
     password: str = field(default="", repr=False)
     tls_ca: Path | None = None
     v5: bool = True
+    session_secret: str = field(default="", repr=False)
+
+    def client_id(self, name: str) -> str:
+        """The id of the client called ``name``; with a secret nobody can guess it who has the name alone."""
+        if not self.session_secret:
+            return name
+        # A digest, because brokers write ids into their logs.
+        return f"{name}-{hmac.digest(self.session_secret.encode(), name.encode(), 'sha256').hex()[:32]}"
 
 
 def check_ca(path: Path) -> None:
@@ -56,29 +66,30 @@ def check_ca(path: Path) -> None:
 
 
 def new_client(
-    address: MqttAddress, client_id: str, *, v5: bool = True, persistent: bool = False,
+    address: MqttAddress, name: str, *, v5: bool = True, persistent: bool = False,
     will: tuple[str, bytes] | None = None,
 ) -> paho.Client:  # fmt: skip
-    """A paho client, not yet connected. ``persistent``: the broker keeps the session while the client is away,
-    and messages are acknowledged by hand. ``will``: what the broker publishes, retained, when the client is lost.
+    """A paho client, not yet connected, whose id is or begins with ``name``. ``persistent``: the broker keeps the
+    session while the client is away, and messages are acknowledged by hand. ``will``: what the broker publishes,
+    retained, when the client is lost.
     """
-    return _new(paho.Client, address, client_id, v5, persistent, will)
+    return _new(paho.Client, address, name, v5, persistent, will)
 
 
 def new_subscriber(
-    address: MqttAddress, client_id: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
+    address: MqttAddress, name: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
 ) -> Subscriber:
     """A persistent client like :func:`new_client`, for many messages."""
-    return _new(Subscriber, address, client_id, v5, True, will)
+    return _new(Subscriber, address, name, v5, True, will)
 
 
 def _new(
-    kind: type[_Client], address: MqttAddress, client_id: str, v5: bool, persistent: bool,
+    kind: type[_Client], address: MqttAddress, name: str, v5: bool, persistent: bool,
     will: tuple[str, bytes] | None,
 ) -> _Client:  # fmt: skip
     client = kind(
         CallbackAPIVersion.VERSION2,
-        client_id=client_id,
+        client_id=address.client_id(name),
         clean_session=None if v5 else not persistent,
         protocol=paho.MQTTv5 if v5 else paho.MQTTv311,
         reconnect_on_failure=False,

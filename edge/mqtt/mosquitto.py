@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from edge.parent_watch import when_stdin_ends
 
 __all__ = ["is_installed", "run", "write_logins"]
 
+_log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _USERS, _RULES = "mosquitto.users", "mosquitto.rules"
 FOLLOW_S = 0.5
@@ -65,11 +67,20 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
     mosquitto = process
 
     def follow() -> None:
+        waiting: list[DeviceLogin] | None = None  # not written yet: they are told as changed once only
+        told = ""
         while mosquitto.poll() is None:
-            changed = logins.changed()
-            if changed is not None:
-                write_logins(folder, own, username, changed)
-                mosquitto.send_signal(signal.SIGHUP)  # it reads users and rules again, and ends who is no longer there
+            try:
+                changed = logins.changed()
+                waiting = waiting if changed is None else changed
+                if waiting is not None:
+                    write_logins(folder, own, username, waiting)
+                    mosquitto.send_signal(signal.SIGHUP)  # it reads both files again, and ends who is no longer there
+                    waiting, told = None, ""
+            except OSError as error:
+                if str(error) != told:
+                    _log.error("a change of the devices' logins does not count yet: %s; trying again", error)
+                told = str(error)
             shorten(folder / LOG)
             time.sleep(FOLLOW_S)
 

@@ -9,7 +9,18 @@ __all__ = ["write_secret"]
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Replace ``path`` by a file with mode 0600; at no moment can another user read it."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
+    """Replace ``path`` by a file with mode 0600, which no other user can read at any moment.
+
+    Where that fails, on a full disk for example, ``path`` holds what it held. One writer at a time.
+    """
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # from a writer that was killed
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

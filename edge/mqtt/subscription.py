@@ -76,6 +76,11 @@ class Subscription:
         self._v5 = address.v5
         self._started_s = 0.0
 
+    @property
+    def v5(self) -> bool:
+        """Whether it spoke MQTT 5 at the last connection."""
+        return self._v5
+
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
         waiting = self._client is not None and not self.connected and not self._lost.is_set()
@@ -95,15 +100,16 @@ class Subscription:
             self._say(OFFLINE)
         self._drop()
 
-    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> bool:
-        """Send a message, from any thread, and wait for nothing; ``False`` if there is no connection to send it on.
+    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> paho.MQTTMessageInfo | None:
+        """Send a message, from any thread, and wait for nothing; ``None`` if there is no connection to send it on.
 
-        The message is lost if the connection ends before the broker has it.
+        The message is lost if the connection ends before the broker has it; the answer tells when it has.
         """
         client = self._client
         if client is None or not self.connected:
-            return False
-        return client.publish(topic, payload, qos, retain).rc == paho.MQTT_ERR_SUCCESS
+            return None
+        sent = client.publish(topic, payload, qos, retain)
+        return sent if sent.rc == paho.MQTT_ERR_SUCCESS else None
 
     def _connect(self) -> None:
         self._lost.clear()

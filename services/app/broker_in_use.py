@@ -29,6 +29,7 @@ class BrokerInUse:
     port: int
     username: str
     password_file: Path | None
+    session_secret_file: Path | None
     tls_ca_file: Path | None
     v5: bool
 
@@ -38,7 +39,7 @@ class BrokerInUse:
         mqtt = settings.mqtt
         return cls(
             host=mqtt.host, port=mqtt.port, username=mqtt.username, password_file=mqtt.password_file,
-            tls_ca_file=mqtt.tls_ca_file, v5=mqtt.version == "5",
+            session_secret_file=mqtt.session_secret_file, tls_ca_file=mqtt.tls_ca_file, v5=mqtt.version == "5",
         )  # fmt: skip
 
     @classmethod
@@ -46,7 +47,7 @@ class BrokerInUse:
         """One that the system started for itself, on this machine."""
         return cls(
             host=broker.host, port=broker.port, username=broker.username, password_file=broker.password_file,
-            tls_ca_file=None, v5=broker.address.v5,
+            session_secret_file=broker.session_secret_file, tls_ca_file=None, v5=broker.address.v5,
         )  # fmt: skip
 
     def address(self) -> MqttAddress:
@@ -75,13 +76,14 @@ class BrokerInUse:
         """The settings ``mqtt.*`` that lead there."""
         return {
             "host": self.host, "port": self.port, "username": self.username, "password_file": self.password_file,
-            "tls_ca_file": self.tls_ca_file, "version": "5" if self.v5 else "3.1.1",
+            "session_secret_file": self.session_secret_file, "tls_ca_file": self.tls_ca_file,
+            "version": "5" if self.v5 else "3.1.1",
         }  # fmt: skip
 
     def written(self) -> dict[str, Any]:
         """For other commands on this machine (:func:`services.message_broker.broker_address`), as JSON."""
-        files = {"password_file": str(self.password_file or ""), "tls_ca_file": str(self.tls_ca_file or "")}
-        return {**self.settings(), **files}
+        own = self.settings()
+        return {**own, **{name: str(value or "") for name, value in own.items() if name.endswith("_file")}}
 
     def _address(self) -> MqttAddress:
         if not self.host:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from paho.mqtt.client import MQTTMessageInfo
+
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
@@ -83,6 +85,7 @@ class HomeAssistantLink:
             receive_maximum=20, session_expiry_s=0, presence_topic=presence_topic(client_id),
         )  # fmt: skip
         self._connects = 0
+        self._emptied: dict[str, MQTTMessageInfo] = {}  # topic taken back -> whether the broker has it
         self._thread = threading.Thread(target=self._run, name="home-assistant", daemon=True)
 
     @property
@@ -109,6 +112,7 @@ class HomeAssistantLink:
                     # First noted, then published: what a kill leaves behind is then known, and taken back later.
                     self._topics.keep({*self._topics.kept, *self._publication.published})
                     self._send(messages)
+                    self._forget_cleared()
                     self._topics.keep(self._publication.published)
                 except Exception:
                     _log.warning("Home Assistant is not told now", exc_info=True)
@@ -129,9 +133,18 @@ class HomeAssistantLink:
             self._asked.clear()
             messages = self._publication.again()
         for topic, payload in messages:
-            if not self._subscription.publish(topic, payload, 1, retain=True):
+            sent = self._subscription.publish(topic, payload, 1, retain=True)
+            if sent is None:
                 self._connects = -1 if self._subscription.connected else self._connects
                 return
+            self._emptied.pop(topic, None)
+            if not payload:
+                self._emptied[topic] = sent
+
+    def _forget_cleared(self) -> None:
+        for topic in [topic for topic, sent in self._emptied.items() if sent.is_published()]:
+            self._publication.cleared(topic)
+            del self._emptied[topic]
 
     def _heard(self, client: Subscriber, message: Published) -> None:
         if message.payload == ONLINE:

@@ -41,8 +41,8 @@ class _Zone:
 class Publication:
     """Not shared between threads. ``events_of`` asks for a zone's ``night, day, night_below, day_above``, and gives
     nothing where nobody answers; ``timezone_of`` is a site's. ``published`` are the topics on which the broker may hold
-    something of ours, at first those of an earlier process. ``clock_s`` is monotonic. Without a prefix :meth:`again`
-    takes all of them back.
+    something of ours, at first those of an earlier process; what is taken back stays among them until the broker has
+    it (:meth:`cleared`). ``clock_s`` is monotonic. Without a prefix :meth:`again` takes all of them back.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Publication:
         self._problems: dict[str, str] = {}
         self._left: dict[tuple[str, str], int] = {}
         self.published = set(published)
+        self._taken_back = set[str]()  # of these; the broker may not know yet
         self._said: dict[str, bytes] = {}
         self._said_s: dict[str, float] = {}
         self._old = set[str]()  # states that are not said: they wait for the next row with a reading
@@ -92,15 +93,22 @@ class Publication:
     def again(self) -> list[RetainedMessage]:
         """Everything, for a Home Assistant or a broker that has started.
 
-        What an earlier process said under another prefix is taken back, and its states: they may be old by now.
+        What an earlier process said under another prefix is taken back, and its states: they may be old by now. So is
+        what was taken back before, while the broker was away perhaps.
         """
         stays = f"{self._prefix}/device/" if self._prefix else "\0"
-        old = sorted(topic for topic in self.published if topic not in self._said and not topic.startswith(stays))
-        self.published.difference_update(old)
+        unsaid = self.published - self._said.keys()
+        self._taken_back |= {topic for topic in unsaid if not topic.startswith(stays)}
         return [
-            *(RetainedMessage(topic, b"") for topic in old),
+            *(RetainedMessage(topic, b"") for topic in sorted(self._taken_back)),
             *(RetainedMessage(*said) for said in self._said.items()),
         ]
+
+    def cleared(self, topic: str) -> None:
+        """The broker has it that the topic was taken back; of no avail where something was said there again."""
+        if topic in self._taken_back:
+            self._taken_back.discard(topic)
+            self.published.discard(topic)
 
     def _take_forecast(self, key: tuple[str, str], forecast: ZoneForecast) -> None:
         zone = self._zones.setdefault(key, _Zone(forecast))
@@ -174,7 +182,8 @@ class Publication:
             topic for key in gone
             for topic in (config_topic(self._prefix, device_id(*key)), state_topic(*key), alerts_topic(*key))
         ]  # fmt: skip
-        return [RetainedMessage(topic, b"") for topic in topics if topic in self.published]
+        held = self.published - self._taken_back
+        return [RetainedMessage(topic, b"") for topic in topics if topic in held]
 
     def _news(self, messages: Sequence[RetainedMessage], fresh: Collection[str] = ()) -> list[RetainedMessage]:
         """Those that say something new, and the states in ``fresh``, which would else be called expired. A state that
@@ -186,11 +195,12 @@ class Publication:
             if not payload:
                 self._said.pop(topic, None)
                 self._said_s.pop(topic, None)
-                self.published.discard(topic)
+                self._taken_back.add(topic)
             elif topic not in fresh and (topic in self._old or self._said.get(topic) == payload):
                 continue
             else:
                 self._said[topic] = payload
+                self._taken_back.discard(topic)
                 self.published.add(topic)
                 if topic in fresh:
                     self._said_s[topic] = self._clock_s()

@@ -93,6 +93,7 @@ class GatewayProcess:
         self.log_path = folder / "log.sqlite"
         self.status_path = folder / "status.json"
         (folder / "password").write_text(address.password)
+        (folder / "session-secret").write_text(address.session_secret)
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +112,8 @@ class GatewayProcess:
         self.status_path.unlink(missing_ok=True)
         password_file = self.folder / "password"
         own = broker_settings(self.address, password_file=password_file, client_id=self.client_id)
+        if self.address.session_secret:
+            own["session_secret_file"] = self.folder / "session-secret"
         settings = gateway_environment(
             data_dir=self.folder, mqtt={**own, **self.mqtt}, gateway={"status_file": self.status_path, **self.gateway}
         )

@@ -70,6 +70,21 @@ def test_a_login_counts_and_is_revoked_while_the_broker_runs(broker: LocalBroker
     until(lambda: login(broker, "bench", password) == "Not authorized")
 
 
+def test_logins_that_cannot_be_written_count_once_they_can(tmp_path: Path) -> None:
+    """As after a full disk: here something else has the name of Mosquitto's file of users. The log says so, once."""
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        users = broker.folder / "mosquitto.users"
+        users.unlink()
+        users.mkdir()
+        password = DeviceLogins(broker.folder).add("bench", 0, [OWN])
+        until(lambda: "logins does not count yet" in broker.log_file.read_text(), "the log says so")
+        assert login(broker, "bench", password) == "Not authorized"
+        users.rmdir()
+        until(lambda: login(broker, "bench", password) == "Success")
+        assert login(broker, "hothouse", broker.password) == "Success"
+        assert broker.log_file.read_text().count("logins does not count yet") == 1
+
+
 def test_a_device_publishes_under_its_own_topic_alone(broker: LocalBroker) -> None:
     """What it publishes in another device's name, elsewhere, as an event or as a plan reaches nobody."""
     password = DeviceLogins(broker.folder).add("bench", 0, [sample_filter("bench", "demo/north-1")])

@@ -45,6 +45,7 @@ def test_environment_and_secret_files_become_a_running_gateway(tmp_path: Path) -
         data.mkdir()
         secrets.mkdir()
         (secrets / "password").write_text(broker.password + "\n")
+        (secrets / "session-secret").write_text("random")
         environment: dict[str, object] = {
             "HOTHOUSE_DATA_DIR": data, "HOTHOUSE_MQTT__HOST": "127.0.0.1", "HOTHOUSE_MQTT__PORT": broker.port,
             "HOTHOUSE_MQTT__USERNAME": broker.username, "HOTHOUSE_MQTT__CLIENT_ID": "in a container",

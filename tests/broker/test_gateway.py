@@ -9,16 +9,21 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from edge.clock import WallClock
+from edge.config import EdgeSettings
 from edge.gateway import Gateway, GatewayOptions
 from edge.log import partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.mqtt.device_logins import DeviceLogins, sample_filter
 from edge.wire.samples import decode_samples
 from services.cli import app
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
@@ -113,6 +118,72 @@ def test_a_topic_that_nothing_reads_is_counted(gateway: GatewayProcess) -> None:
     log.close()
     assert len(refused) == 1
     assert gateway.stop() == 0
+
+
+def test_a_device_that_takes_the_gateways_name_gets_and_destroys_nothing(tmp_path: Path) -> None:
+    """A broker hands a session to whoever has its client id, and Mosquitto then drops what the login may not read.
+    The gateway's id is another than its name, which others read in its presence.
+    """
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, _gateway(broker.address, tmp_path) as gateway:
+        gateway.client_id = EdgeSettings().mqtt.client_id
+        gateway.start()
+        assert gateway.stop() == 0
+        with device(broker.address) as publish:
+            publish(gateway.messages(range(5)))
+        password = DeviceLogins(broker.folder).add("thief", 0, [sample_filter("thief")])
+        stranger = replace(broker.address, username="thief", password=password, session_secret="")
+        given = until(lambda: (found := _session_of(stranger, gateway.client_id)) != "none" and found, "he may log in")
+        assert given == "a new one"
+        gateway.start()
+        until(lambda: len(gateway.seqs()) == 5)
+        assert gateway.seqs() == list(range(5))
+        assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize("share", ["", "house"])
+def test_what_waits_under_the_name_alone_is_taken_once(tmp_path: Path, share: str) -> None:
+    """As a gateway of before left it: in its order, before what comes now; then the broker has that session no more."""
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, _gateway(broker.address, tmp_path) as gateway:
+        gateway.mqtt = {"session_secret_file": None, "share": share}
+        gateway.start()
+        assert gateway.stop() == 0
+        with device(broker.address) as publish:
+            publish(gateway.messages(range(100)))
+            gateway.mqtt = {"share": share}
+            gateway.start()
+            publish(gateway.messages(range(100, 110)))
+            until(lambda: set(gateway.seqs()) >= set(range(110)))
+            once = list(dict.fromkeys(gateway.seqs()))
+            assert once == list(range(110))
+            assert gateway.stop() == 0
+            publish(gateway.messages(range(110, 120)))
+        assert _session_of(replace(broker.address, session_secret=""), gateway.client_id) == "a new one"
+        gateway.start()
+        until(lambda: set(gateway.seqs()) >= set(range(120)))
+        assert list(dict.fromkeys(gateway.seqs())) == list(range(120))
+        assert gateway.stop() == 0
+
+
+def _gateway(address: MqttAddress, folder: Path) -> GatewayProcess:
+    (folder / "gateway").mkdir()
+    return GatewayProcess(address, folder / "gateway")
+
+
+def _session_of(address: MqttAddress, client_id: str) -> str:
+    """Which session the broker gives somebody with that client id."""
+    answers: list[str] = []
+
+    def connected(_client: object, _data: object, flags: Any, reason: Any, _properties: object) -> None:
+        given = "the one that was there" if flags.session_present else "a new one"
+        answers.append("none" if reason.is_failure else given)
+
+    client = new_client(address, client_id, persistent=True)
+    client.on_connect = connected
+    open_connection(client, address, session_expiry_s=1)
+    until(lambda: answers)
+    client.disconnect()
+    client.loop_stop()
+    return answers[0]
 
 
 def test_messages_wait_while_the_gateway_is_away(gateway: GatewayProcess) -> None:

@@ -114,6 +114,17 @@ def test_our_containers_may_do_little(profile: str) -> None:
         assert service["user"].split(":")[0] not in ("", "0", "root")
 
 
+@pytest.mark.parametrize(("profile", "name"), [("full", "gateway"), ("minimal", "gateway-to-file")])
+def test_no_device_guesses_the_gateways_client_id(profile: str, name: str) -> None:
+    """The broker would give it what it keeps for the gateway. The id is made with a secret of the gateway alone."""
+    services = configuration(profile)["services"]
+    gateway = services[name]
+    (target,) = [one["target"] for one in gateway["secrets"] if one["source"] == "gateway_session"]
+    assert gateway["environment"]["HOTHOUSE_MQTT__SESSION_SECRET_FILE"] == f"/run/secrets/{Path(target).name}"
+    having = [each for each in services if "gateway_session" in str(services[each].get("secrets"))]
+    assert having == [name]
+
+
 def test_one_worker_or_the_head_may_be_lost() -> None:
     """A replica of each kind on each of two workers, a front before them, and a head that finds its state again."""
     services = configuration("full")["services"]

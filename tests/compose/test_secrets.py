@@ -47,6 +47,7 @@ def test_files_are_their_owners_alone(deploy: Path) -> None:
         "influx_token",
         "storage_credentials",
         "mqtt_gateway",
+        "gateway_session",
         "mqtt_porch",
         "mqtt_house",
         "mosquitto_acl",

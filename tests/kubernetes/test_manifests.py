@@ -74,6 +74,18 @@ def test_every_secret_is_a_file(overlay: str) -> None:
     assert exceptions <= FROM_SECRETS
 
 
+def test_no_device_guesses_a_gateways_client_id(overlay: str) -> None:
+    """The broker would give it what it keeps for that gateway. The id is made with a secret of the gateways alone."""
+    gateways = [container for _, container in containers(overlay) if container["name"] == "gateway"]
+    assert gateways
+    for gateway in gateways:
+        said = {each["name"]: each.get("value") for each in gateway["env"]}
+        assert said["HOTHOUSE_MQTT__SESSION_SECRET_FILE"] == "/run/secrets/mqtt/session-secret"
+        assert "/run/secrets/mqtt" in {mount["mountPath"] for mount in gateway["volumeMounts"]}
+    made = (KUBERNETES / "secrets.sh").read_text()
+    assert re.search(r"^secret hothouse-mqtt-gateway .*\bsession-secret=gateway_session$", made, re.MULTILINE)
+
+
 def test_redis_is_asked_by_tls(overlay: str) -> None:
     """It has no other port; the head asks it so, and knows by which authority to check it."""
     redis = [container["args"][0] for name, container in containers(overlay) if name.endswith(" redis")]

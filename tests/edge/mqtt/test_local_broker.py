@@ -1,13 +1,15 @@
-"""The local broker where it cannot be started."""
+"""The local broker where it cannot be started, and its files on a full disk."""
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from edge.mqtt import mosquitto
 from edge.mqtt.broker import BrokerError, LocalBroker
+from edge.mqtt.secret_file import write_secret
 
 
 def test_without_mosquitto_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +19,21 @@ def test_without_mosquitto_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     with pytest.raises(BrokerError, match="Mosquitto is not installed: install the packages mosquitto"):
         broker.start()
     assert not (tmp_path / "broker").exists()
+
+
+def test_a_secret_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    """As on a full disk: here no file may be longer than a few bytes. Nothing is left beside it."""
+    path = tmp_path / "users"
+    write_secret(path, "bench:hash\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_secret(path, "bench:hash\nstove:hash\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_text() == "bench:hash\n"
+    write_secret(path, "stove:hash\n")
+    assert path.read_text() == "stove:hash\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]

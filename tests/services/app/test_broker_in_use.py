@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.mqtt.broker import LocalBroker
 from edge.mqtt.publish import PublishError
 from services.app.broker_in_use import BrokerInUse
 from services.config import load_settings
@@ -17,16 +18,31 @@ from services.message_broker import broker_address
 def test_what_is_written_down_leads_other_commands_there(tmp_path: Path) -> None:
     """A command on this machine that has no broker in its settings finds that of the system which runs."""
     (tmp_path / "secret").write_text("hush\n")
+    (tmp_path / "session").write_text("whisper\n")
     named = {"host": "10.0.0.5", "port": 8883, "username": "system", "password_file": tmp_path / "secret"}
-    tls = {"tls_ca_file": tmp_path / "ca.pem"}
+    tls = {"tls_ca_file": tmp_path / "ca.pem", "session_secret_file": tmp_path / "session"}
     broker = BrokerInUse.named(load_settings(data_dir=tmp_path, mqtt={**named, **tls, "version": "3.1.1"}))
     (tmp_path / "run.json").write_text(json.dumps({"mqtt": broker.written()}))
     there = broker_address(load_settings(data_dir=tmp_path))
     here = broker.address()
     assert (here.host, here.port, here.username, here.password) == ("10.0.0.5", 8883, "system", "hush")
     assert (there.host, there.port, there.username, there.password) == ("10.0.0.5", 8883, "system", "hush")
+    assert here.session_secret == there.session_secret == "whisper"
     assert here.tls_ca == there.tls_ca == tmp_path / "ca.pem"
     assert not here.v5
+
+
+def test_our_own_parts_have_ids_that_no_device_guesses(tmp_path: Path) -> None:
+    """At a broker of our own: another one a name and a broker, the same after a restart, made from a private file."""
+    first, other = LocalBroker(tmp_path / "broker"), LocalBroker(tmp_path / "other")
+    for made in (first, other, again := LocalBroker(tmp_path / "broker")):
+        made.prepare()
+    ids = [BrokerInUse.own(one).address().client_id("hothouse-gateway") for one in (first, other, again)]
+    assert ids[0] == ids[2] != ids[1]
+    assert ids[0] != BrokerInUse.own(first).address().client_id("hothouse-home-assistant")
+    assert ids[0].startswith("hothouse-gateway-")
+    assert first.session_secret not in ids[0]
+    assert first.session_secret_file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_password_that_cannot_be_read_is_told(tmp_path: Path) -> None:

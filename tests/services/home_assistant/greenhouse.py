@@ -1,13 +1,22 @@
-"""A zone's forecast, its night and an alert, as the live state and the shard give them."""
+"""A zone's forecast, its night and an alert, as the live state and the shard give them, and the link over them."""
 
 from __future__ import annotations
 
+import queue
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from edge.mqtt.connection import MqttAddress
 from edge.wire.vocabulary import VOCABULARY
+from services.home_assistant.documents import About
+from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
+from services.home_assistant.publication import Publication
 from services.messages import ForecastPath, ForecastPoint, ZoneForecast
+from services.store.storage import FolderStorage
+from tests.patience import until
 
-__all__ = ["EVENTS", "ORIGIN_MS", "alert", "forecast"]
+__all__ = ["EVENTS", "ORIGIN_MS", "Greenhouse", "alert", "forecast"]
 
 ORIGIN_MS = 1_646_154_000_000  # 2022-03-01 17:00 UTC
 MINUTES = [5, 10, 20, 30, 45, *range(60, 1441, 30)]
@@ -52,3 +61,33 @@ def alert(state: str, change: int, rule: str = "condensation", **said: Any) -> d
         "until_ms": ORIGIN_MS + 45_000_000, "began_ms": ORIGIN_MS, "changed_ms": ORIGIN_MS, "seen_ms": ORIGIN_MS,
         "text": "condensation 72 % between 04:00 and 06:30; air 11.8 °C, fruit 10.9, dew point 11.2", **said,
     }  # fmt: skip
+
+
+class Greenhouse:
+    """The link over a live state that says what it is given."""
+
+    def __init__(self, folder: Path, address: MqttAddress, prefix: str = "homeassistant") -> None:
+        self._changes: queue.Queue[dict[str, Any]] = queue.Queue()
+        about = About(presence_topic("us"), "0.1", 900, 1800)
+        publication = Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", lambda: 0.0)
+        if not prefix:
+            publication.published = PublishedTopics(FolderStorage(folder), "topics.json").read()
+        self.link = HomeAssistantLink(
+            address, "us", prefix, publication, self._wait, PublishedTopics(FolderStorage(folder), "topics.json")
+        )
+
+    def say(self, **changes: Any) -> None:
+        """What the live state says next."""
+        self._changes.put({"version": 1, **changes})
+
+    def say_and_wait(self, **changes: Any) -> None:
+        """The same; returns when the link has dealt with it."""
+        for one in (changes, {}, {}):
+            self.say(**one)
+        until(self._changes.empty)
+
+    def _wait(self, seen: Mapping[int, int]) -> dict[str, Any]:
+        try:
+            return self._changes.get(timeout=0.05)
+        except queue.Empty:
+            return {}

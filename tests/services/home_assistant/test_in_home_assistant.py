@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,14 +12,10 @@ import pytest
 
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import publish_once
-from services.home_assistant.documents import About
-from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
 from services.home_assistant.names import device_id
-from services.home_assistant.publication import Publication
-from services.store.storage import FolderStorage
 from tests.broker.conftest import local_broker
 from tests.services.home_assistant.environment import PYTHON, why_not
-from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
+from tests.services.home_assistant.greenhouse import ORIGIN_MS, Greenhouse, alert, forecast
 
 pytestmark = [pytest.mark.home_assistant, pytest.mark.broker]
 
@@ -65,30 +60,6 @@ class HomeAssistant:
         assert self._process.stdin
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
         self._process.stdin.flush()
-
-
-class Greenhouse:
-    """The link over a live state that says what it is given."""
-
-    def __init__(self, folder: Path, address: MqttAddress, prefix: str = "homeassistant") -> None:
-        self._changes: queue.Queue[dict[str, Any]] = queue.Queue()
-        about = About(presence_topic("us"), "0.1", 900, 1800)
-        publication = Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", lambda: 0.0)
-        if not prefix:
-            publication.published = PublishedTopics(FolderStorage(folder), "topics.json").read()
-        self.link = HomeAssistantLink(
-            address, "us", prefix, publication, self._wait, PublishedTopics(FolderStorage(folder), "topics.json")
-        )
-
-    def say(self, **changes: Any) -> None:
-        """What the live state says next."""
-        self._changes.put({"version": 1, **changes})
-
-    def _wait(self, seen: Mapping[int, int]) -> dict[str, Any]:
-        try:
-            return self._changes.get(timeout=0.05)
-        except queue.Empty:
-            return {}
 
 
 @pytest.fixture(params=["mosquitto", "amqtt"])

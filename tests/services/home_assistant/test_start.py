@@ -1,4 +1,4 @@
-"""The link to Home Assistant over several live states."""
+"""The link to Home Assistant over several live states, and over a broker that goes and comes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import ray
 
-from edge.mqtt.connection import MqttAddress
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from services.config import load_settings
+from services.home_assistant.names import config_topic, device_id
 from services.home_assistant.start import home_assistant_link
+from tests.broker.conftest import local_broker
+from tests.patience import until
+from tests.services.home_assistant.greenhouse import ORIGIN_MS, Greenhouse, forecast
 
 
 class LiveStateAway:
@@ -42,3 +46,37 @@ def test_live_states_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path
     with pytest.raises(ConnectionError):
         link._changes(seen)
     assert [link._changes(seen)["asked"] for _ in range(3)] == [30, 0, 10]
+
+
+def retained(address: MqttAddress) -> set[str]:
+    """The topics on which the broker holds something."""
+    found: list[str] = []
+    client = new_client(address, "test-reader", v5=address.v5)
+    client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
+    client.on_subscribe = lambda client, *_: client.publish("test/all", b"", qos=1)
+    client.on_message = lambda _client, _data, message: found.append(message.topic)
+    open_connection(client, address)
+    until(lambda: "test/all" in found, "what is held comes before what is published later")
+    client.disconnect()
+    client.loop_stop()
+    return {*found} - {"test/all"}
+
+
+@pytest.mark.broker
+def test_a_zone_that_leaves_while_the_broker_is_away_is_removed(tmp_path: Path) -> None:
+    """Once the broker is back; then the file of topics forgets it, too."""
+    device, topics = config_topic("homeassistant", device_id("demo", "north-1")), tmp_path / "topics.json"
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        greenhouse = Greenhouse(tmp_path, broker.address)
+        greenhouse.say(forecasts=[forecast(), forecast("north-2")])
+        with greenhouse.link:
+            until(lambda: device in retained(broker.address))
+            broker.stop()
+            until(lambda: greenhouse.link.error, "the link knows that the broker is away")
+            left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
+            greenhouse.say_and_wait(stats={"shard-0": {"left": left}})
+            assert device in topics.read_text()
+            broker.start()
+            until(lambda: device not in retained(broker.address))
+            until(lambda: device not in topics.read_text())
+            assert config_topic("homeassistant", device_id("demo", "north-2")) in retained(broker.address)
