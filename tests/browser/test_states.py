@@ -513,3 +513,53 @@ def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Pa
         press(page, "Seen")
         page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
         assert "the broker is away" not in page.ask(VIEW)
+
+
+READY = {
+    "zone": "Tonight the air falls", "whatif": "colder (", "quality": "What each part weighs",
+}  # fmt: skip
+"""View of a zone -> what it says once everything is there."""
+
+
+@pytest.mark.parametrize("view", READY)
+def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path, view: str) -> None:
+    """The view says so by itself, alerts of the zones that stay come on, and readings bring the zone back."""
+    house = House(tmp_path)
+    house.fill()
+    left: dict[str, Any] = {"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}
+    with opened(house) as address:
+        page.open(f"{address}/#/{view}/demo/north-1")
+        page.until(f"{VIEW}.includes({READY[view]!r}) && {STATE} === 'live'")
+        house.do(house.live_state.put_stats("shard-0", {**house.figures(), "left": [left]}))  # type: ignore[typeddict-item]
+        page.until(f"{VIEW}.includes('There is no such zone')")
+        told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
+        house.do(house.live_state.put_alerts(told))
+        page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+        page.until("Object.keys(window.store.alerts).length === 3")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes({READY[view]!r})")
+        assert page.ask(STATE) == "live"
+        assert page.complaints == []
+
+
+def test_a_fault_of_who_listens_does_not_cut_the_stream(page: Page, tmp_path: Path) -> None:
+    """What is told at once comes whole, though a listener fails at each part of it, and is not asked for again."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        house.state.events.longest_s = 3600
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.') && {STATE} === 'live'")
+        page.ask("""{ const real = window.fetch; window.streams = 0;
+            window.fetch = (path, ...more) => {
+                if (path === 'events') window.streams += 1;
+                return real(path, ...more);
+            };
+            void import('/page/store.js').then(({ listen }) => {
+                listen(() => { throw new Error('a fault'); }); window.fails = true; }); }""")
+        page.until("window.fails")
+        told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
+        house.do(house.live_state.put_alerts(told))
+        page.until("document.querySelectorAll('[data-alert]').length === 3")
+        assert page.ask("window.streams") == 0
+        assert page.ask(STATE) == "live"

@@ -18,7 +18,7 @@ const VIEWS = {
 };
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
-let open = { name: "", key: "", view: null };
+let open = { name: "", key: "", view: null, isThere: false }; // whether its zone is
 let lastKey = "";
 let kept = ""; // the address of what is open
 
@@ -122,7 +122,7 @@ function show(anew) {
   const box = byId("view");
   box.replaceChildren();
   if (isOther || anew) scrollTo(0, 0);
-  const opened = (open = { name, key, view: null });
+  const opened = (open = { name, key, view: null, isThere: Boolean(zoneOf(key)) });
   kept = location.hash || "#/now";
   showFrame();
   if (isOther && !isFirst && document.activeElement === document.body) box.focus({ preventScroll: true });
@@ -138,6 +138,9 @@ function show(anew) {
 listen((kind, what) => {
   const { name, key } = route();
   if (kind === "zones" && (name === "rules" ? open.key !== key : OF_ZONE.includes(name) && !key)) show(); // what to show is known by now
+  const isThere = Boolean(zoneOf(open.key));
+  if (open.isThere && !isThere) show(true); // its zone has left: the view begins again, and says so
+  open.isThere = isThere;
   showFrame();
   open.view?.update?.(kind, what);
 });

@@ -25,9 +25,15 @@ export function listen(call) {
   return () => listeners.delete(call);
 }
 
-// Kinds: zones, zone (its key), alerts, models, state.
+// Kinds: zones, zone (its key), alerts, models, state. A listener that fails keeps nothing from others, nor from the stream.
 function emit(kind, what) {
-  for (const call of [...listeners]) call(kind, what);
+  for (const call of [...listeners]) {
+    try {
+      call(kind, what);
+    } catch (error) {
+      console.error(error);
+    }
+  }
 }
 
 export const keyOf = ({ site, zone }) => `${site}/${zone}`;
