@@ -173,22 +173,30 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
 
 
 def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
-    """Ratios of errors are told as how much less or more it errs, and a swap by what it replaced."""
+    """Ratios of errors are told as how much less or more it errs, nearer end first; where it may be either, both are
+    named. A swap is told by what it replaced.
+    """
     page.open(address)
     reason = (
         "In shadow: The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.563 (0.551 to 0.578) of "
-        "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, over 6,474 rows in 8 blocks of 12 h."
+        "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, "
+        "0.998 (0.985 to 1.010) of v3, over 6,474 rows in 8 blocks of 12 h."
     )
     said = ask(page, "evidence", f"m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords)")
     assert said == [
         "errs 26\u00a0% less than “it stays as it is” (22\u00a0% to 29\u00a0%)",
         "errs 44\u00a0% less than “as yesterday” (42\u00a0% to 45\u00a0%)",
-        "errs 2.0\u00a0% more than v2 (3.0\u00a0% to 1.0\u00a0%)",
+        "errs 2.0\u00a0% more than v2 (1.0\u00a0% to 3.0\u00a0%)",
+        "errs about as much as v3 (from 1.5\u00a0% less to 1.0\u00a0% more)",
     ]
     better = reason.replace("1.020 (1.010 to 1.030)", "0.960 (0.95 to 0.97)")
     swap = {"kind": "swap", "version": "v3", "before": "v2", "reason": better}
     assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
         "14:05: the model was replaced by one that errs 4.0\u00a0% less (v3 instead of v2)."
+    )
+    swap["reason"] = reason.replace("1.020 (1.010 to 1.030)", "0.998 (0.985 to 1.010)")
+    assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
+        "14:05: v2 was replaced by v3 (the network)."
     )
 
 
