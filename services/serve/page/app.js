@@ -159,6 +159,10 @@ async function start() {
     shade();
     show(true);
   });
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // its address would be another view
+    byId("view").focus();
+  });
   document.addEventListener("click", (event) => {
     if (!byId("menu").contains(event.target)) byId("menu").open = false;
   });
