@@ -16,6 +16,7 @@ from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.access_keys import AccessKeys
 from services.ingest.alerts.shown_alert import shown_alert
+from services.messages import ShownAlert
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
@@ -482,6 +483,31 @@ def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path:
         assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
         assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
         assert page.complaints == []
+
+
+def test_an_alert_about_another_day_names_it(page: Page, tmp_path: Path) -> None:
+    """Of what is expected tomorrow, or until then, and of what is over; today's times have none."""
+    house = House(tmp_path)
+    house.fill()
+
+    def expected(id: str, from_h: int, to_h: int, state: str = "firing") -> ShownAlert:
+        span = {"from_ms": ORIGIN_MS + from_h * HOUR_MS, "until_ms": ORIGIN_MS + to_h * HOUR_MS}
+        return change(id, state=state, zone="north-1", rule=id, **span, changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS)
+
+    told = [
+        (expected("today", 3, 5), "72 % between 04:00 and 06:00"),
+        (expected("night", 21, 26), "72 % between 22:00 and Wed 2 Mar, 03:00"),
+        (expected("tomorrow", 25, 27), "72 % between Wed 2 Mar, 02:00 and 04:00"),
+        (expected("moment", 25, 25), "72 % from Wed 2 Mar, 02:00"),
+        (expected("past", -52, -50, "resolved"), "72 % between Sat 26 Feb, 21:00 and 23:00"),
+    ]
+    with opened(house) as address:
+        house.do(house.live_state.put_alerts([alert for alert, _ in told]))
+        page.open(address)
+        page.until(f"document.querySelectorAll('[data-alert]').length === {len(told)}")
+        for alert, words in told:
+            found = page.ask(f"document.querySelector('[data-alert={alert['id']}] strong').textContent")
+            assert found.replace("\u00a0", " ").endswith(words)
 
 
 def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Page, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 import { order } from "../api.js";
 import { byId, h } from "../dom.js";
 import { addressOf } from "../address.js";
-import { timeOf, whenOf } from "../clock.js";
+import { whenOf } from "../clock.js";
 import { alertsOf, learningDay, siteOf, store } from "../store.js";
 import { count, number, percent } from "../units.js";
 import { capital, metricName, reason, t } from "../words.js";
@@ -106,7 +106,8 @@ export function alertWords(alert, timeZone, now) {
     const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
     return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
   }
-  const times = alert.until_ms > alert.from_ms ? t("alert.between", { from: timeOf(alert.from_ms, timeZone), to: timeOf(alert.until_ms, timeZone) }) : t("alert.at", { time: timeOf(alert.from_ms, timeZone) });
+  const from = whenOf(alert.from_ms, now, timeZone);
+  const times = alert.until_ms > alert.from_ms ? t("alert.between", { from, to: whenOf(alert.until_ms, alert.from_ms, timeZone) }) : t("alert.at", { time: from });
   return `${kind}: ${percent(alert.chance)} ${times}`;
 }
 
