@@ -217,7 +217,7 @@ export function zoneView(box, key) {
     }
     table.hidden = false;
     const open = table.querySelector("details")?.open;
-    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }) },
+    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }), "data-key": "table rows" },
       h("table", {}, h("caption", {}, t("table.caption")), h("thead", {}, h("tr", {}, ["table.at", "table.in", "table.low", "table.middle", "table.high"].map((one) => h("th", { scope: "col" }, t(one))))),
         h("tbody", {}, ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))))))));
   }
