@@ -259,6 +259,28 @@ def test_how_good_follows_new_rows(page: Page, tmp_path: Path) -> None:
         assert page.complaints == []
 
 
+def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> None:
+    """One that is open would close: it is made anew for another zone only. What is said beside it follows the rows."""
+    house = House(tmp_path)
+    house.fill()
+    badge = "document.querySelector('#zone-name .badge')?.textContent ?? ''"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('Measured, row of 01:00') && {STATE} === 'live'")
+        page.ask("{ window.list = document.getElementById('zone-choice'); window.list.focus(); }")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes('Measured, row of 01:05')")
+        weak = house.forecast("north-1", ORIGIN_MS + 2 * STEP_MS, degraded=["co2_ppm: no reading yet"])
+        house.do(house.live_state.publish([weak]))
+        page.until(f"({badge}) === 'weak' && {VIEW}.includes('CO₂: no reading yet')")
+        page.until(f"{VIEW}.includes('Measured, row of 01:10')")
+        assert page.ask("document.activeElement === window.list")
+        house.do(house.live_state.publish([house.forecast("north-3")]))
+        page.until("document.getElementById('zone-choice').options.length === 3")
+        assert page.ask("document.activeElement.id") == "zone-choice"
+        assert page.complaints == []
+
+
 def new_row(page: Page, house: House, origin_ms: int) -> None:
     """Publish a row of each zone, and wait until the page knows of it."""
     house.do(house.live_state.publish([house.forecast(zone, origin_ms) for zone in house.zones]))

@@ -1,7 +1,7 @@
 // This zone: tonight and tomorrow, the past and the path ahead with everything that moves them on one time axis.
 import { get } from "../api.js";
 import { dayAndTime, midnightOf, timeOf } from "../clock.js";
-import { debounced, h, put } from "../dom.js";
+import { debounced, h, put, renew } from "../dom.js";
 import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
@@ -27,7 +27,8 @@ const GROUPS = {
 export function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
   let [target, days, custom] = ["air_temp_c", 2, null];
-  const head = h("section", {});
+  const [title, pick, about, weak] = [h("h2", { id: "zone-name" }), h("div", {}), h("p", { class: "soft small" }), h("div", {})];
+  const head = h("section", {}, h("div", { class: "row" }, title, pick), about, weak);
   const outlook = h("section", { "aria-label": t("outlook.title") });
   const charts = h("section", { class: "charts" });
   const night = h("section", {});
@@ -91,10 +92,10 @@ export function zoneView(box, key) {
 
   function showHead() {
     const zone = zoneOf(key);
-    put(head,
-      h("div", { class: "row" }, h("h2", { id: "zone-name" }, zone.label, " ", badges(zone)), zonePicker("zone", key)),
-      h("p", { class: "soft small" }, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) })),
-      stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
+    renew(title, zone.label, " ", badges(zone));
+    renew(pick, zonePicker("zone", key)); // a list that is open would close
+    renew(about, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
+    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
     if (!shownAll) put(box, head);
   }
 
