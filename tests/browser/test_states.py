@@ -230,6 +230,43 @@ def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
         page.until(f"{VIEW}.startsWith('north-2')")
 
 
+def test_a_page_that_stays_open_counts_the_days(page: Page, tmp_path: Path) -> None:
+    """A zone that is learning is in its next day without a reload; one that is new says so at once."""
+    house = House(tmp_path, zones=("north-1",))
+    house.fill()
+    house.backend.days = 2.4
+    card = "(document.querySelector('[data-key=\"demo/{zone}\"]')?.innerText ?? '')"
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{card.format(zone='north-1')}.includes('learning, day 3 of 14') && {STATE} === 'live'")
+        page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+        house.backend.days = 0.2
+        house.do(house.live_state.publish([house.forecast("north-2")]))
+        page.until(f"{card.format(zone='north-2')}.includes('learning, day 1 of 14')")
+        house.backend.days = 3.4
+        page.ask("window.passed_ms = 3_600_000")
+        weak = house.forecast("north-1", ORIGIN_MS + STEP_MS, degraded=["co2_ppm: no reading yet"])
+        house.do(house.live_state.publish([weak]))  # the zones are asked for
+        page.until(f"{card.format(zone='north-1')}.includes('learning, day 4 of 14')")
+        assert page.complaints == []
+
+
+def test_a_page_that_stays_open_forgets_alerts_that_are_long_over(page: Page, tmp_path: Path) -> None:
+    """The newest of them stay, and what still warns."""
+    house = House(tmp_path)
+    house.fill()
+    firing = change("firing", zone="north-1", changed_ms=1, seen_ms=1)
+    over = [change(f"a{n}", state="resolved", zone="north-1", changed_ms=n, seen_ms=n) for n in range(2, 402)]
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.') && {STATE} === 'live'")
+        page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+        house.do(house.live_state.put_alerts([firing, *over]))
+        page.until("window.store.alerts.a401")
+        kept = page.ask("Object.keys(window.store.alerts)")
+        assert sorted(kept) == sorted(["firing", *(f"a{n}" for n in range(102, 402))])
+
+
 def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: Path) -> None:
     """What a shard alone knows is missing with a sentence; the forecast and the charts are there."""
     house = House(tmp_path)
