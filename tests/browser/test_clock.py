@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from sunposition import sunpos
 
+from services.store.rows import DeadLetter
 from tests.browser.driver import Page
-from tests.browser.serving import House, opened
+from tests.browser.serving import STEP_MS, House, opened
+from tests.browser.test_views import model
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -49,6 +52,30 @@ def test_the_greenhouses_clock_is_shown_over_its_change(page: Page, address: str
     assert page.ask("document.querySelector('#chart-climate .at').textContent").startswith("Sun 27 Mar, 0")
     page.ask("location.hash = '#/whatif/demo/north-1'")
     page.until(f"{VIEW}.includes('Sat 26 Mar, 19:00 to Sun 27 Mar, 07:30')")
+
+
+def test_each_site_has_its_own_clock(page: Page, tmp_path: Path) -> None:
+    """In System, by the topic or whose row it is; the clock of what belongs to no site is named."""
+    house = House(tmp_path, origin_ms=SPRING_MS)
+    house.state.timezone = lambda site: {"demo": "Europe/Amsterdam", "west": "America/New_York"}[site]
+    house.fill()
+    house.do(house.live_state.publish([house.forecast("east-1", site="west")]))
+    ends = {"demo": SPRING_MS, "west": SPRING_MS + STEP_MS}
+    house.do(house.live_state.put_stats("shard-0", house.figures() | {"watermark_ms": ends}))  # type: ignore[arg-type]
+    topics = ("hothouse/v1/demo/north-1/a/sample", "hothouse/v1/west/east-1/a/sample", "else/where")
+    house.backend.letters = [DeadLetter(0, 7, n, SPRING_MS, one, "malformed", "", b"") for n, one in enumerate(topics)]
+    house.do(house.live_state.set_models([model("v1", "champion")]))
+    event = {"kind": "swap", "version": "v1", "before": "online", "reason": "", "time_ms": SPRING_MS}
+    house.do(house.live_state.put_event(event))  # type: ignore[arg-type]
+    row = "[...document.querySelectorAll('#letters tbody tr')].map((one) => one.cells[3].textContent)"
+    with opened(house) as address:
+        page.open(f"{address}/#/system")
+        page.until(f"{VIEW}.includes('Sat 26 Mar, 14:05') && {row}.length === 3")
+        assert page.ask(row) == ["Sat 26 Mar, 19:00", "Sat 26 Mar, 14:00", "Sat 26 Mar, 19:00 CET"]
+        page.ask("location.hash = '#/models'")
+        page.until(f"{VIEW}.includes('up to Mon 28 Feb, 23:00 CET')")
+        page.until(f"{VIEW}.includes('Sat 26 Mar, 19:00 CET: v1 forecasts')")
+        assert page.complaints == []
 
 
 def ask(page: Page, module: str, expression: str) -> Any:

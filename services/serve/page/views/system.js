@@ -1,11 +1,9 @@
 // System: what comes in and how fast, how far behind, what was kept out and what to do, stores and gateways.
 import { get } from "../api.js";
-import { dayAndTime } from "../clock.js";
 import { h, put, renew } from "../dom.js";
-import { store } from "../store.js";
 import { count, duration } from "../units.js";
 import { capital, has, reason, t } from "../words.js";
-import { figures, loading } from "./parts.js";
+import { figures, loading, timeWords } from "./parts.js";
 
 const EVERY_MS = 5000;
 const SILENT_S = 30;
@@ -15,7 +13,6 @@ export function systemView(box) {
   let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
   const [state, intake, kept, parts] = Array.from({ length: 4 }, () => h("section", {}));
   const raw = h("section", {}, h("details", { id: "raw" }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, ["status", "metrics", "docs"].map((one) => h("a", { href: one }, `/${one}`)))));
-  const timeZone = () => store.zones[0]?.timezone ?? "UTC";
   const sum = (parts, field) => parts.reduce((total, one) => total + (one[field] ?? 0), 0);
   const named = (prefix) => Object.entries(status.components).filter(([name]) => name === prefix || name.startsWith(`${prefix}-`));
 
@@ -35,7 +32,7 @@ export function systemView(box) {
   function show() {
     const shards = named("shard").map(([, found]) => found);
     const rejected = shards.reduce((total, one) => total + Object.values(one.rejected ?? {}).reduce((a, b) => a + b, 0), 0);
-    const newest = Math.max(0, ...shards.flatMap((one) => Object.values(one.watermark_ms ?? {})));
+    const [site, newest] = shards.flatMap((one) => Object.entries(one.watermark_ms ?? {})).reduce((best, one) => (one[1] > best[1] ? one : best), ["", 0]);
     const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
     const { health } = status;
     const silent = Object.keys(status.components).filter(silence);
@@ -46,7 +43,7 @@ export function systemView(box) {
     renew(intake, h("h3", {}, t("system.intake")), figures([
       { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
       { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
-      { title: t("system.row"), figure: newest ? dayAndTime(newest, timeZone()) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
+      { title: t("system.row"), figure: newest ? timeWords(newest, site) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
       { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },
       { title: t("system.refused"), figure: count(rejected), words: t("system.refused.words") },
     ]));
@@ -74,6 +71,8 @@ export function systemView(box) {
     return rows;
   }
 
+  const siteIn = (topic) => topic.split("/")[2]; // hothouse/v1/SITE/...
+
   // What was kept out, and what a person can do about each reason.
   function lettersShown() {
     const title = h("h3", {}, t("letters"));
@@ -82,7 +81,7 @@ export function systemView(box) {
     return [title, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("letters"), "data-key": "letters" }, h("table", { id: "letters" },
       h("thead", {}, h("tr", {}, [["letters.why", "text"], ["letters.topic", "text"], ["letters.count"], ["letters.newest", "text"], ["letters.do", "text"]].map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
       h("tbody", {}, letters.kept_out.slice(0, 50).map((one) => h("tr", {}, h("th", { scope: "row" }, has(`letter.${one.reason}`) ? t(`letter.${one.reason}`) : capital(one.reason.replaceAll("_", " "))),
-        h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, dayAndTime(one.newest_ms, timeZone()), h("div", { class: "small soft", lang: "en" }, one.detail)),
+        h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, timeWords(one.newest_ms, siteIn(one.topic)), h("div", { class: "small soft", lang: "en" }, one.detail)),
         h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do")))))))];
   }
 
