@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from sunposition import sunpos
 
+from services.store.rows import DeadLetter
 from tests.browser.driver import Page
-from tests.browser.serving import House, opened
+from tests.browser.serving import STEP_MS, House, opened
+from tests.browser.test_views import model
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -49,6 +52,30 @@ def test_the_greenhouses_clock_is_shown_over_its_change(page: Page, address: str
     assert page.ask("document.querySelector('#chart-climate .at').textContent").startswith("Sun 27 Mar, 0")
     page.ask("location.hash = '#/whatif/demo/north-1'")
     page.until(f"{VIEW}.includes('Sat 26 Mar, 19:00 to Sun 27 Mar, 07:30')")
+
+
+def test_each_site_has_its_own_clock(page: Page, tmp_path: Path) -> None:
+    """In System, by the topic or whose row it is; the clock of what belongs to no site is named."""
+    house = House(tmp_path, origin_ms=SPRING_MS)
+    house.state.timezone = lambda site: {"demo": "Europe/Amsterdam", "west": "America/New_York"}[site]
+    house.fill()
+    house.do(house.live_state.publish([house.forecast("east-1", site="west")]))
+    ends = {"demo": SPRING_MS, "west": SPRING_MS + STEP_MS}
+    house.do(house.live_state.put_stats("shard-0", house.figures() | {"watermark_ms": ends}))  # type: ignore[arg-type]
+    topics = ("hothouse/v1/demo/north-1/a/sample", "hothouse/v1/west/east-1/a/sample", "else/where")
+    house.backend.letters = [DeadLetter(0, 7, n, SPRING_MS, one, "malformed", "", b"") for n, one in enumerate(topics)]
+    house.do(house.live_state.set_models([model("v1", "champion")]))
+    event = {"kind": "swap", "version": "v1", "before": "online", "reason": "", "time_ms": SPRING_MS}
+    house.do(house.live_state.put_event(event))  # type: ignore[arg-type]
+    row = "[...document.querySelectorAll('#letters tbody tr')].map((one) => one.cells[3].textContent)"
+    with opened(house) as address:
+        page.open(f"{address}/#/system")
+        page.until(f"{VIEW}.includes('Sat 26 Mar, 14:05') && {row}.length === 3")
+        assert page.ask(row) == ["Sat 26 Mar, 19:00", "Sat 26 Mar, 14:00", "Sat 26 Mar, 19:00 CET"]
+        page.ask("location.hash = '#/models'")
+        page.until(f"{VIEW}.includes('up to Mon 28 Feb, 23:00 CET')")
+        page.until(f"{VIEW}.includes('Sat 26 Mar, 19:00 CET: v1 forecasts')")
+        assert page.complaints == []
 
 
 def ask(page: Page, module: str, expression: str) -> Any:
@@ -173,22 +200,30 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
 
 
 def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
-    """Ratios of errors are told as how much less or more it errs, and a swap by what it replaced."""
+    """Ratios of errors are told as how much less or more it errs, nearer end first; where it may be either, both are
+    named. A swap is told by what it replaced.
+    """
     page.open(address)
     reason = (
         "In shadow: The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.563 (0.551 to 0.578) of "
-        "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, over 6,474 rows in 8 blocks of 12 h."
+        "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, "
+        "0.998 (0.985 to 1.010) of v3, over 6,474 rows in 8 blocks of 12 h."
     )
     said = ask(page, "evidence", f"m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords)")
     assert said == [
         "errs 26\u00a0% less than “it stays as it is” (22\u00a0% to 29\u00a0%)",
         "errs 44\u00a0% less than “as yesterday” (42\u00a0% to 45\u00a0%)",
-        "errs 2.0\u00a0% more than v2 (3.0\u00a0% to 1.0\u00a0%)",
+        "errs 2.0\u00a0% more than v2 (1.0\u00a0% to 3.0\u00a0%)",
+        "errs about as much as v3 (from 1.5\u00a0% less to 1.0\u00a0% more)",
     ]
     better = reason.replace("1.020 (1.010 to 1.030)", "0.960 (0.95 to 0.97)")
     swap = {"kind": "swap", "version": "v3", "before": "v2", "reason": better}
     assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
         "14:05: the model was replaced by one that errs 4.0\u00a0% less (v3 instead of v2)."
+    )
+    swap["reason"] = reason.replace("1.020 (1.010 to 1.030)", "0.998 (0.985 to 1.010)")
+    assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
+        "14:05: v2 was replaced by v3 (the network)."
     )
 
 

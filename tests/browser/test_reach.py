@@ -89,6 +89,34 @@ def test_the_keyboard_is_enough(page: Page, address: str) -> None:
     assert page.ask("document.activeElement.id") == "amount"
 
 
+def test_skipping_to_the_content_stays_in_the_view(page: Page, address: str) -> None:
+    """The zone that is open stays; the next Tab is in it."""
+    page.open(f"{address}/#/zone/demo/north-1")
+    page.until(f"{VIEW}.includes('Tonight the air falls')")
+    page.press("Tab")
+    assert page.ask("document.activeElement.id") == "skip"
+    page.press("Enter")
+    page.until("document.activeElement.id === 'view'")
+    assert page.ask("location.hash") == "#/zone/demo/north-1"
+    page.press("Tab")
+    assert page.ask("document.activeElement.id") == "zone-choice"
+
+
+@pytest.mark.parametrize("view", ["zone", "whatif", "quality"])
+def test_the_choice_of_a_zone_keeps_the_focus(page: Page, address: str, view: str) -> None:
+    """Arrow keys go from zone to zone."""
+    page.open(f"{address}/#/{view}/demo/north-1")
+    page.until(f"{VIEW}.includes({READY[f'{view}/demo/north-1']!r})")
+    page.ask("document.getElementById('zone-choice').focus()")
+    for key, zone in (("ArrowDown", "north-2"), ("ArrowUp", "north-1")):
+        page.press(key)
+        page.until(f"location.hash === '#/{view}/demo/{zone}'")
+        page.until("document.activeElement.id === 'zone-choice'")
+        page.until(f"{VIEW}.includes({READY[f'{view}/demo/north-1']!r})")
+        assert page.ask("[document.activeElement.id, document.activeElement.value]") == ["zone-choice", f"demo/{zone}"]
+    assert page.complaints == []
+
+
 @pytest.mark.parametrize(
     ("language", "words", "number"),
     [("nl", "Vannacht daalt de lucht tot", "14,0 °C"), ("es", "Esta noche el aire baja a", "14,0 °C")],

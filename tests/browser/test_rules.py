@@ -482,3 +482,15 @@ def test_all_alerts_are_counted_where_only_the_newest_are_listed(page: Page, hou
         fired_, *became = page.ask(cells)[:4]
         assert fired_ == "206"
         assert sum(map(int, became)) == 205
+
+
+def test_the_choice_of_a_site_keeps_the_focus(page: Page, house: Ruled) -> None:
+    """The rules of another site have it in the same place."""
+    house.do(house.live_state.publish([house.forecast("east-1", site="far")]))
+    with opened(house) as address:
+        page.open(f"{address}/#/rules/demo")
+        page.until("document.querySelector('[data-rule=frost]') && document.getElementById('rules-site')")
+        page.ask("document.getElementById('rules-site').focus()")
+        page.press("ArrowDown")
+        page.until("location.hash === '#/rules/far'")
+        page.until("document.activeElement.id === 'rules-site' && document.activeElement.value === 'far'")

@@ -16,6 +16,7 @@ from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.access_keys import AccessKeys
 from services.ingest.alerts.shown_alert import shown_alert
+from services.messages import ShownAlert
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
@@ -230,6 +231,43 @@ def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
         page.until(f"{VIEW}.startsWith('north-2')")
 
 
+def test_a_page_that_stays_open_counts_the_days(page: Page, tmp_path: Path) -> None:
+    """A zone that is learning is in its next day without a reload; one that is new says so at once."""
+    house = House(tmp_path, zones=("north-1",))
+    house.fill()
+    house.backend.days = 2.4
+    card = "(document.querySelector('[data-key=\"demo/{zone}\"]')?.innerText ?? '')"
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{card.format(zone='north-1')}.includes('learning, day 3 of 14') && {STATE} === 'live'")
+        page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+        house.backend.days = 0.2
+        house.do(house.live_state.publish([house.forecast("north-2")]))
+        page.until(f"{card.format(zone='north-2')}.includes('learning, day 1 of 14')")
+        house.backend.days = 3.4
+        page.ask("window.passed_ms = 3_600_000")
+        weak = house.forecast("north-1", ORIGIN_MS + STEP_MS, degraded=["co2_ppm: no reading yet"])
+        house.do(house.live_state.publish([weak]))  # the zones are asked for
+        page.until(f"{card.format(zone='north-1')}.includes('learning, day 4 of 14')")
+        assert page.complaints == []
+
+
+def test_a_page_that_stays_open_forgets_alerts_that_are_long_over(page: Page, tmp_path: Path) -> None:
+    """The newest of them stay, and what still warns."""
+    house = House(tmp_path)
+    house.fill()
+    firing = change("firing", zone="north-1", changed_ms=1, seen_ms=1)
+    over = [change(f"a{n}", state="resolved", zone="north-1", changed_ms=n, seen_ms=n) for n in range(2, 402)]
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.') && {STATE} === 'live'")
+        page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+        house.do(house.live_state.put_alerts([firing, *over]))
+        page.until("window.store.alerts.a401")
+        kept = page.ask("Object.keys(window.store.alerts)")
+        assert sorted(kept) == sorted(["firing", *(f"a{n}" for n in range(102, 402))])
+
+
 def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: Path) -> None:
     """What a shard alone knows is missing with a sentence; the forecast and the charts are there."""
     house = House(tmp_path)
@@ -256,6 +294,28 @@ def test_how_good_follows_new_rows(page: Page, tmp_path: Path) -> None:
         page.ask("window.passed_ms = 61_000")
         new_row(page, house, ORIGIN_MS + 25 * HOUR_MS)
         page.until(f"{VIEW}.includes('Since Mon 28 Feb')")
+        assert page.complaints == []
+
+
+def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> None:
+    """One that is open would close: it is made anew for another zone only. What is said beside it follows the rows."""
+    house = House(tmp_path)
+    house.fill()
+    badge = "document.querySelector('#zone-name .badge')?.textContent ?? ''"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('Measured, row of 01:00') && {STATE} === 'live'")
+        page.ask("{ window.list = document.getElementById('zone-choice'); window.list.focus(); }")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes('Measured, row of 01:05')")
+        weak = house.forecast("north-1", ORIGIN_MS + 2 * STEP_MS, degraded=["co2_ppm: no reading yet"])
+        house.do(house.live_state.publish([weak]))
+        page.until(f"({badge}) === 'weak' && {VIEW}.includes('CO₂: no reading yet')")
+        page.until(f"{VIEW}.includes('Measured, row of 01:10')")
+        assert page.ask("document.activeElement === window.list")
+        house.do(house.live_state.publish([house.forecast("north-3")]))
+        page.until("document.getElementById('zone-choice').options.length === 3")
+        assert page.ask("document.activeElement.id") == "zone-choice"
         assert page.complaints == []
 
 
@@ -485,6 +545,31 @@ def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path:
         assert page.complaints == []
 
 
+def test_an_alert_about_another_day_names_it(page: Page, tmp_path: Path) -> None:
+    """Of what is expected tomorrow, or until then, and of what is over; today's times have none."""
+    house = House(tmp_path)
+    house.fill()
+
+    def expected(id: str, from_h: int, to_h: int, state: str = "firing") -> ShownAlert:
+        span = {"from_ms": ORIGIN_MS + from_h * HOUR_MS, "until_ms": ORIGIN_MS + to_h * HOUR_MS}
+        return change(id, state=state, zone="north-1", rule=id, **span, changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS)
+
+    told = [
+        (expected("today", 3, 5), "72 % between 04:00 and 06:00"),
+        (expected("night", 21, 26), "72 % between 22:00 and Wed 2 Mar, 03:00"),
+        (expected("tomorrow", 25, 27), "72 % between Wed 2 Mar, 02:00 and 04:00"),
+        (expected("moment", 25, 25), "72 % from Wed 2 Mar, 02:00"),
+        (expected("past", -52, -50, "resolved"), "72 % between Sat 26 Feb, 21:00 and 23:00"),
+    ]
+    with opened(house) as address:
+        house.do(house.live_state.put_alerts([alert for alert, _ in told]))
+        page.open(address)
+        page.until(f"document.querySelectorAll('[data-alert]').length === {len(told)}")
+        for alert, words in told:
+            found = page.ask(f"document.querySelector('[data-alert={alert['id']}] strong').textContent")
+            assert found.replace("\u00a0", " ").endswith(words)
+
+
 def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Page, tmp_path: Path) -> None:
     """It stays when rows come after it; the next try takes it away."""
     house = House(tmp_path)
@@ -514,3 +599,53 @@ def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Pa
         press(page, "Seen")
         page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
         assert "the broker is away" not in page.ask(VIEW)
+
+
+READY = {
+    "zone": "Tonight the air falls", "whatif": "colder (", "quality": "What each part weighs",
+}  # fmt: skip
+"""View of a zone -> what it says once everything is there."""
+
+
+@pytest.mark.parametrize("view", READY)
+def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path, view: str) -> None:
+    """The view says so by itself, alerts of the zones that stay come on, and readings bring the zone back."""
+    house = House(tmp_path)
+    house.fill()
+    left: dict[str, Any] = {"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}
+    with opened(house) as address:
+        page.open(f"{address}/#/{view}/demo/north-1")
+        page.until(f"{VIEW}.includes({READY[view]!r}) && {STATE} === 'live'")
+        house.do(house.live_state.put_stats("shard-0", {**house.figures(), "left": [left]}))  # type: ignore[typeddict-item]
+        page.until(f"{VIEW}.includes('There is no such zone')")
+        told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
+        house.do(house.live_state.put_alerts(told))
+        page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+        page.until("Object.keys(window.store.alerts).length === 3")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes({READY[view]!r})")
+        assert page.ask(STATE) == "live"
+        assert page.complaints == []
+
+
+def test_a_fault_of_who_listens_does_not_cut_the_stream(page: Page, tmp_path: Path) -> None:
+    """What is told at once comes whole, though a listener fails at each part of it, and is not asked for again."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        house.state.events.longest_s = 3600
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.') && {STATE} === 'live'")
+        page.ask("""{ const real = window.fetch; window.streams = 0;
+            window.fetch = (path, ...more) => {
+                if (path === 'events') window.streams += 1;
+                return real(path, ...more);
+            };
+            void import('/page/store.js').then(({ listen }) => {
+                listen(() => { throw new Error('a fault'); }); window.fails = true; }); }""")
+        page.until("window.fails")
+        told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
+        house.do(house.live_state.put_alerts(told))
+        page.until("document.querySelectorAll('[data-alert]').length === 3")
+        assert page.ask("window.streams") == 0
+        assert page.ask(STATE) == "live"

@@ -304,6 +304,35 @@ def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: s
     assert page.complaints == []
 
 
+def test_system_stays_where_it_was_read(browser: Page, house: House, address: str) -> None:
+    """On a phone: new figures leave a table as far to the side as it was drawn, the focus, a fold that is open and a
+    text that is selected. Where the table itself changes its place and the focus stay.
+    """
+    house.backend.letters = [letter("malformed")]
+    browser.renew(360, 780)
+    browser.open(f"{address}/#/system")
+    shows(browser, "12.5 a second")
+    table = "document.querySelector('#view .scroll:has(#letters)')"
+    browser.ask(f"""{{ const table = {table}; table.scrollLeft = 150; table.focus();
+        getSelection().selectAllChildren(table.querySelector('tbody code'));
+        document.getElementById('raw').open = true; }}""")
+    assert browser.ask(f"{table}.scrollLeft") == 150
+    held = f"[{table}.scrollLeft, document.activeElement === {table}, document.getElementById('raw').open]"
+    for rate in (20.5, 30.5, 40.5):
+        house.do(house.live_state.put_stats("shard-0", house.figures() | {"samples_per_s": rate}))  # type: ignore[arg-type]
+        shows(browser, f"{rate} a second")
+        assert browser.ask(held) == [150, True, True]
+        assert browser.ask("getSelection().toString()") == "hothouse/v1/demo/north-1/a/sample"
+    house.backend.letters.append(letter("future_ts"))
+    shows(browser, "Time in the future")
+    assert browser.ask(held) == [150, True, True]
+    browser.ask("document.querySelector('#raw a[href=metrics]').focus()")
+    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
+    shows(browser, "12.5 a second")
+    assert browser.ask("document.activeElement.textContent") == "/metrics"
+    assert browser.complaints == []
+
+
 def letter(reason: str) -> object:
     """Something that was kept out."""
     from services.store.rows import DeadLetter

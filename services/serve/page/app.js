@@ -18,7 +18,7 @@ const VIEWS = {
 };
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
-let open = { name: "", key: "", view: null };
+let open = { name: "", key: "", view: null, isThere: false }; // whether its zone is
 let lastKey = "";
 let kept = ""; // the address of what is open
 
@@ -105,6 +105,19 @@ async function leave(wanted) {
   location.hash = wanted;
 }
 
+// The focus that the view before had goes to the same control of the next one once that is there, until then to the view
+// itself; from where a person has moved it meanwhile it is not taken.
+let looking = null;
+function refocus(box, id) {
+  box.focus({ preventScroll: true });
+  if (!id) return;
+  looking = new MutationObserver((_, observer) => {
+    if (document.activeElement !== box) observer.disconnect();
+    else box.querySelector(`#${CSS.escape(id)}`)?.focus({ preventScroll: true });
+  });
+  looking.observe(box, { childList: true, subtree: true });
+}
+
 function show(anew) {
   let { name, key } = route();
   if (!anew && open.view?.unsaved?.() && (open.name !== name || open.key !== key)) {
@@ -119,13 +132,15 @@ function show(anew) {
   const isOther = open.name !== name;
   const isFirst = !open.name;
   open.view?.close?.();
+  looking?.disconnect();
   const box = byId("view");
+  const had = box.contains(document.activeElement) ? document.activeElement : null;
   box.replaceChildren();
   if (isOther || anew) scrollTo(0, 0);
-  const opened = (open = { name, key, view: null });
+  const opened = (open = { name, key, view: null, isThere: Boolean(zoneOf(key)) });
   kept = location.hash || "#/now";
   showFrame();
-  if (isOther && !isFirst && document.activeElement === document.body) box.focus({ preventScroll: true });
+  if ((had || (isOther && !isFirst)) && document.activeElement === document.body) refocus(box, had?.id);
   VIEWS[name]().then((view) => {
     if (opened === open) opened.view = view(box, key);
   }, () => {
@@ -138,6 +153,9 @@ function show(anew) {
 listen((kind, what) => {
   const { name, key } = route();
   if (kind === "zones" && (name === "rules" ? open.key !== key : OF_ZONE.includes(name) && !key)) show(); // what to show is known by now
+  const isThere = Boolean(zoneOf(open.key));
+  if (open.isThere && !isThere) show(true); // its zone has left: the view begins again, and says so
+  open.isThere = isThere;
   showFrame();
   open.view?.update?.(kind, what);
 });
@@ -155,6 +173,10 @@ async function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     shade();
     show(true);
+  });
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // its address would be another view
+    byId("view").focus();
   });
   document.addEventListener("click", (event) => {
     if (!byId("menu").contains(event.target)) byId("menu").open = false;

@@ -50,6 +50,9 @@ export const dateOf = (ms, timeZone) => format(timeZone, { day: "numeric", month
 // "14:05" on the day of `now`, else with its day.
 export const whenOf = (ms, now, timeZone) => (sameDay(ms, now, timeZone) ? timeOf(ms, timeZone) : dayAndTime(ms, timeZone));
 
+// "CET", or "GMT-5" where the language has no name for it.
+export const clockName = (ms, timeZone) => format(timeZone, { timeZoneName: "short" }).formatToParts(ms).find((part) => part.type === "timeZoneName").value;
+
 // What a chart's axis calls a moment: the hour, and the day where one begins.
 export function axisLabel(ms, timeZone, step_s) {
   if (step_s >= 28 * 86400) return format(timeZone, { month: "short", year: "2-digit" }).format(ms);

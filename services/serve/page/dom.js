@@ -22,17 +22,28 @@ function places(active, box) {
 }
 
 // Replaces what a box holds, and gives the focus back to the same element. Where that has gone, as a button that was pressed,
-// the first button of what it stood in has it, or that itself.
+// the first button of what it stood in has it, or that itself. A table with a data-key stays as far to the side as it was.
 export function put(box, ...children) {
   const active = document.activeElement;
   const kept = active && active !== box && box.contains(active) ? places(active, box) : [];
+  const sides = [...box.querySelectorAll(".scroll[data-key]")].map((one) => [one.dataset.key, one.scrollLeft]).filter(([, side]) => side);
   box.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  for (const [key, side] of sides) {
+    const found = box.querySelector(`.scroll[data-key="${CSS.escape(key)}"]`);
+    if (found) found.scrollLeft = side;
+  }
   for (const [outwards, place] of kept.entries()) {
     const found = place && box.querySelector(place);
     if (found) ((outwards && found.querySelector("button")) || found).focus({ preventScroll: true });
     if (box.contains(document.activeElement)) break;
   }
   return box;
+}
+
+// As `put`, but where all would look the same it stays: what is selected in it, and a list that is open.
+export function renew(box, ...children) {
+  const made = put(box.cloneNode(false), ...children);
+  if (!made.isEqualNode(box)) put(box, ...made.childNodes);
 }
 
 // Runs once after a pause without calls.

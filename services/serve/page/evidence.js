@@ -12,9 +12,15 @@ const share = (ratio) => {
 };
 const rival = (against) => (has(`against.${against}`) ? t(`against.${against}`) : against);
 
-// "errs 1.0 % less than v2 (0.6 to 1.5 %)"
-export function evidenceWords({ against, ratio, low, high }) {
-  return t(ratio <= 1 ? "errs.less" : "errs.more", { share: share(ratio), than: rival(against), low: share(Math.max(low, high)), high: share(Math.min(low, high)) });
+const isEither = ({ low, high }) => low < 1 && high > 1; // nobody knows which of them errs less
+
+// "errs 1.0 % less than v2 (0.6 % to 1.5 %)"
+export function evidenceWords(found) {
+  const { against, ratio, low, high } = found;
+  const than = rival(against);
+  if (isEither(found)) return t("errs.about", { than, less: share(low), more: share(high) });
+  const [least, most] = ratio <= 1 ? [high, low] : [low, high];
+  return t(ratio <= 1 ? "errs.less" : "errs.more", { share: share(ratio), than, low: share(least), high: share(most) });
 }
 
 // Of a swap: how much less than what it replaced the new one errs; null where it is not said.
@@ -31,7 +37,7 @@ export function eventWords(event, time) {
   if (event.kind === "swap") {
     if (version === "online") return t("event.out", values);
     const better = gain(event.reason, event.before);
-    if (!better) return t(event.before === "online" ? "event.first" : "event.swap", values);
+    if (!better || isEither(better)) return t(event.before === "online" ? "event.first" : "event.swap", values);
     return t(event.before === "online" ? "event.first.gain" : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio) });
   }
   const key = `event.${event.kind}`;

@@ -64,7 +64,13 @@ async function read(answer, take) {
     if (done) return;
     const messages = (rest + value).split("\n\n");
     rest = messages.pop();
-    for (const message of messages) one(message, take);
+    for (const message of messages) {
+      try {
+        one(message, take);
+      } catch (error) {
+        console.error(error); // a stream that is asked for again would bring the same message, for ever
+      }
+    }
   }
 }
 

@@ -4,7 +4,9 @@ import { follow } from "./live.js";
 import { learnUnits } from "./units.js";
 
 const AGAIN_MS = 60_000; // /zones says what becomes stale with time
+const DAYS_AGAIN_MS = 3_600_000; // how old zones are changes slowly, and shards are asked for it
 const LEARNING_DAYS = 14;
+const MOST_OVER = 300; // alerts that are over; a page may be open for months
 
 export const store = {
   zones: [], // as of /zones, with `key`
@@ -25,9 +27,15 @@ export function listen(call) {
   return () => listeners.delete(call);
 }
 
-// Kinds: zones, zone (its key), alerts, models, state.
+// Kinds: zones, zone (its key), alerts, models, state. A listener that fails keeps nothing from others, nor from the stream.
 function emit(kind, what) {
-  for (const call of [...listeners]) call(kind, what);
+  for (const call of [...listeners]) {
+    try {
+      call(kind, what);
+    } catch (error) {
+      console.error(error);
+    }
+  }
 }
 
 export const keyOf = ({ site, zone }) => `${site}/${zone}`;
@@ -47,14 +55,18 @@ export function learningDay(key) {
 
 export const alertsOf = (key) => (store.alerts ? Object.values(store.alerts).filter((one) => keyOf(one) === key && one.state !== "resolved") : []);
 
+let daysAsked = 0; // when, of the browser's clock
+
 export async function loadZones() {
   const answer = await get("zones");
+  const known = new Set(store.zones.map((zone) => zone.key));
   learnUnits(answer.units);
   store.labels = answer.labels;
   store.sites = Object.fromEntries(answer.sites.map((site) => [site.site, site]));
   store.zones = answer.zones.map((zone) => ({ ...zone, key: keyOf(zone) }));
   store.loaded = true;
   emit("zones");
+  if (daysAsked && (Date.now() - daysAsked >= DAYS_AGAIN_MS || store.zones.some(({ key }) => !known.has(key)))) loadDays().catch(() => {});
 }
 
 async function loadAlerts() {
@@ -62,14 +74,21 @@ async function loadAlerts() {
   try {
     const { alerts } = await get("alerts");
     const meanwhile = Object.values(store.alerts ?? {}).filter((alert) => alert !== before[alert.id]); // told while the answer was on its way
-    store.alerts = Object.fromEntries([...alerts, ...meanwhile].map((alert) => [alert.id, alert]));
+    store.alerts = withoutOldest(Object.fromEntries([...alerts, ...meanwhile].map((alert) => [alert.id, alert])));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
   }
   emit("alerts");
 }
 
+function withoutOldest(alerts) {
+  const over = Object.values(alerts).filter((one) => one.state === "resolved");
+  if (over.length > MOST_OVER) for (const { id } of over.sort((a, b) => b.changed_ms - a.changed_ms).slice(MOST_OVER)) delete alerts[id];
+  return alerts;
+}
+
 async function loadDays() {
+  daysAsked = Date.now();
   try {
     const { zones } = await get("quality");
     store.days = Object.fromEntries(zones.map((zone) => [keyOf(zone), zone.days]));
@@ -124,7 +143,7 @@ function take(kind, said) {
     else emit("state");
   } else if (kind === "forecasts") takeForecasts(said);
   else if (kind === "alert") {
-    store.alerts = { ...store.alerts, [said.id]: said };
+    store.alerts = withoutOldest({ ...store.alerts, [said.id]: said });
     emit("alerts");
   } else if (kind === "models") emit("models", said.events);
   else if (kind === "health") {

@@ -1,19 +1,18 @@
 // Models: which one forecasts, which would, why, and what happened; operators promote, go back, and train.
 import { get, order } from "../api.js";
-import { dayAndTime, whenOf } from "../clock.js";
+import { whenOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { eventWords, evidenceIn, evidenceWords } from "../evidence.js";
 import { store } from "../store.js";
 import { count } from "../units.js";
 import { capital, reason, t } from "../words.js";
-import { loading, sure } from "./parts.js";
+import { loading, timeWords, sure } from "./parts.js";
 
 const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export function modelsView(box) {
   let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
-  const timeZone = () => store.zones[0]?.timezone ?? "UTC";
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
   async function load() {
@@ -76,14 +75,14 @@ export function modelsView(box) {
   function modelCard(model, expert) {
     const evidence = evidenceIn(model.reason);
     const tone = { champion: "good", refused: "warn", withdrawn: "bad" }[model.stage] ?? "";
-    const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: dayAndTime(model.trained_on.to_ms, timeZone()) }) : "";
+    const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: timeWords(model.trained_on.to_ms) }) : "";
     const comparison = model.shadow ?? model.watch;
     return h("div", { class: "card model", "data-version": model.version, "data-key": `${expert} ${model.version}` },
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
         model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
       evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
-      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: dayAndTime(comparison.until_ms, timeZone()) })) : null,
-      h("p", { class: "small soft" }, [t("models.made", { time: dayAndTime(model.created_ms, timeZone()) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
+      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
+      h("p", { class: "small soft" }, [t("models.made", { time: timeWords(model.created_ms) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
       evidence.length && model.reason ? fold(`${expert} gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
   }
 
@@ -93,7 +92,7 @@ export function modelsView(box) {
       showAll = event.target.checked;
       show();
     } }), ` ${t("timeline.all")}`)), events.length ? h("ol", { class: "timeline", id: "timeline" }, events.slice(0, 60).map((one) => h("li", { class: one.kind === "swap" ? "swap" : ["error", "rollback"].includes(one.kind) ? "bad" : "" },
-      h("span", {}, eventWords(one, whenOf(one.time_ms, Date.now(), timeZone())))))) : h("p", {}, t("timeline.none")));
+      h("span", {}, eventWords(one, timeWords(one.time_ms, "", (ms, timeZone) => whenOf(ms, Date.now(), timeZone))))))) : h("p", {}, t("timeline.none")));
   }
 
   put(box, loading());

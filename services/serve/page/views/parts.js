@@ -2,7 +2,7 @@
 import { order } from "../api.js";
 import { byId, h } from "../dom.js";
 import { addressOf } from "../address.js";
-import { timeOf, whenOf } from "../clock.js";
+import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { alertsOf, learningDay, siteOf, store } from "../store.js";
 import { count, number, percent } from "../units.js";
 import { capital, metricName, reason, t } from "../words.js";
@@ -10,6 +10,14 @@ import { capital, metricName, reason, t } from "../words.js";
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
 
 export const loading = () => h("p", { class: "loading" }, t("loading"));
+
+// A time of a site by its clock. One of no site is by the first site's, which is named where there are others.
+export function timeWords(ms, site, show = dayAndTime) {
+  const clocks = new Set(Object.values(store.sites).map((one) => one.timezone));
+  const own = store.sites[site]?.timezone;
+  const timeZone = own ?? [...clocks][0] ?? "UTC";
+  return `${show(ms, timeZone)}${!own && clocks.size > 1 ? ` ${clockName(ms, timeZone)}` : ""}`;
+}
 
 export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words, wide }) => h("div", { class: wide ? "wide" : null },
   h("dt", {}, title), h("dd", { class: "figure" }, figure), words ? h("dd", {}, words) : null)));
@@ -106,7 +114,8 @@ export function alertWords(alert, timeZone, now) {
     const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
     return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
   }
-  const times = alert.until_ms > alert.from_ms ? t("alert.between", { from: timeOf(alert.from_ms, timeZone), to: timeOf(alert.until_ms, timeZone) }) : t("alert.at", { time: timeOf(alert.from_ms, timeZone) });
+  const from = whenOf(alert.from_ms, now, timeZone);
+  const times = alert.until_ms > alert.from_ms ? t("alert.between", { from, to: whenOf(alert.until_ms, alert.from_ms, timeZone) }) : t("alert.at", { time: from });
   return `${kind}: ${percent(alert.chance)} ${times}`;
 }
 

@@ -19,6 +19,7 @@ export function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
   let [chart, choices, asked] = [null, "", 0];
+  const learning = h("div", {});
   const night = h("p", { class: "lead", id: "last-night" }, "…");
   const chartBox = h("div", {});
   const chartWords = h("p", { id: "past-words", "aria-live": "polite" });
@@ -37,11 +38,11 @@ export function qualityView(box, key) {
     if (closed) return;
     const horizons = Object.keys(Object.values(quality.scores)[0] ?? {}).map(Number);
     if (horizons.length && !horizons.includes(horizon)) horizon = horizons.at(-1);
+    const day = learningDay(key);
+    put(learning, day ? h("p", { class: "note" }, t("quality.learning", { day })) : null);
     if (!chart) {
-      const day = learningDay(key);
       put(box,
-        h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), night,
-          day ? h("p", { class: "note" }, t("quality.learning", { day })) : null),
+        h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), night, learning),
         h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, alerts, parts);
       chart = new TimeChart(chartBox, { label: t("quality.past"), timeZone: zone().timezone, height: 280 });
     }

@@ -1,11 +1,9 @@
 // System: what comes in and how fast, how far behind, what was kept out and what to do, stores and gateways.
 import { get } from "../api.js";
-import { dayAndTime } from "../clock.js";
-import { h, put } from "../dom.js";
-import { store } from "../store.js";
+import { h, put, renew } from "../dom.js";
 import { count, duration } from "../units.js";
 import { capital, has, reason, t } from "../words.js";
-import { figures, loading } from "./parts.js";
+import { figures, loading, timeWords } from "./parts.js";
 
 const EVERY_MS = 5000;
 const SILENT_S = 30;
@@ -13,7 +11,8 @@ const TELLING = ["shard", "gateway", "runtime"]; // these tell their figures eac
 
 export function systemView(box) {
   let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
-  const timeZone = () => store.zones[0]?.timezone ?? "UTC";
+  const [state, intake, kept, parts] = Array.from({ length: 4 }, () => h("section", {}));
+  const raw = h("section", {}, h("details", { id: "raw" }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, ["status", "metrics", "docs"].map((one) => h("a", { href: one }, `/${one}`)))));
   const sum = (parts, field) => parts.reduce((total, one) => total + (one[field] ?? 0), 0);
   const named = (prefix) => Object.entries(status.components).filter(([name]) => name === prefix || name.startsWith(`${prefix}-`));
 
@@ -33,27 +32,24 @@ export function systemView(box) {
   function show() {
     const shards = named("shard").map(([, found]) => found);
     const rejected = shards.reduce((total, one) => total + Object.values(one.rejected ?? {}).reduce((a, b) => a + b, 0), 0);
-    const newest = Math.max(0, ...shards.flatMap((one) => Object.values(one.watermark_ms ?? {})));
+    const [site, newest] = shards.flatMap((one) => Object.entries(one.watermark_ms ?? {})).reduce((best, one) => (one[1] > best[1] ? one : best), ["", 0]);
     const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
-    const open = [...box.querySelectorAll("details[open]")].map((one) => one.id);
     const { health } = status;
     const silent = Object.keys(status.components).filter(silence);
     const taking = named("shard").filter(([name]) => !silence(name)).map(([, found]) => found);
     const fails = status.errors.length + silent.length > 0;
-    put(box,
-      h("section", {}, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
-        fails ? h("ul", { class: "note bad" }, silent.map((name) => h("li", {}, `${name}: ${silence(name)}`)), status.errors.map((one) => h("li", { lang: "en" }, one))) : null),
-      h("section", {}, h("h3", {}, t("system.intake")), figures([
-        { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
-        { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
-        { title: t("system.row"), figure: newest ? dayAndTime(newest, timeZone()) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
-        { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },
-        { title: t("system.refused"), figure: count(rejected), words: t("system.refused.words") },
-      ])),
-      lettersSection(),
-      h("section", {}, h("h3", {}, t("system.parts")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("system.parts") }, h("table", { id: "parts" }, h("thead", {}, h("tr", {}, ["system.part", "system.state", "system.does"].map((one) => h("th", { scope: "col", class: "text" }, t(one))))), h("tbody", {}, partRows())))),
-      h("section", {}, h("details", { id: "raw", open: open.includes("raw") }, h("summary", { "data-key": "raw" }, t("system.all")), h("p", { class: "row left" }, h("a", { href: "status" }, "/status"), h("a", { href: "metrics" }, "/metrics"), h("a", { href: "docs" }, "/docs")))));
-    for (const id of open) box.querySelector(`#${id}`)?.setAttribute("open", "");
+    renew(state, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
+      fails ? h("ul", { class: "note bad" }, silent.map((name) => h("li", {}, `${name}: ${silence(name)}`)), status.errors.map((one) => h("li", { lang: "en" }, one))) : null);
+    renew(intake, h("h3", {}, t("system.intake")), figures([
+      { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
+      { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
+      { title: t("system.row"), figure: newest ? timeWords(newest, site) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
+      { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },
+      { title: t("system.refused"), figure: count(rejected), words: t("system.refused.words") },
+    ]));
+    renew(kept, lettersShown());
+    renew(parts, h("h3", {}, t("system.parts")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("system.parts"), "data-key": "parts" }, h("table", { id: "parts" }, h("thead", {}, h("tr", {}, ["system.part", "system.state", "system.does"].map((one) => h("th", { scope: "col", class: "text" }, t(one))))), h("tbody", {}, partRows()))));
+    if (!state.isConnected) put(box, state, intake, kept, parts, raw);
   }
 
   function partRows() {
@@ -75,17 +71,18 @@ export function systemView(box) {
     return rows;
   }
 
+  const siteIn = (topic) => topic.split("/")[2]; // hothouse/v1/SITE/...
+
   // What was kept out, and what a person can do about each reason.
-  function lettersSection() {
-    if (!letters) return null;
+  function lettersShown() {
     const title = h("h3", {}, t("letters"));
-    if (letters.problem) return h("section", {}, title, h("p", { class: "note warn" }, reason(letters.problem)));
-    if (!letters.kept_out.length) return h("section", {}, title, h("p", {}, t("letters.none")));
-    return h("section", {}, title, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("letters") }, h("table", { id: "letters" },
+    if (letters.problem) return [title, h("p", { class: "note warn" }, reason(letters.problem))];
+    if (!letters.kept_out.length) return [title, h("p", {}, t("letters.none"))];
+    return [title, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("letters"), "data-key": "letters" }, h("table", { id: "letters" },
       h("thead", {}, h("tr", {}, [["letters.why", "text"], ["letters.topic", "text"], ["letters.count"], ["letters.newest", "text"], ["letters.do", "text"]].map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
       h("tbody", {}, letters.kept_out.slice(0, 50).map((one) => h("tr", {}, h("th", { scope: "row" }, has(`letter.${one.reason}`) ? t(`letter.${one.reason}`) : capital(one.reason.replaceAll("_", " "))),
-        h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, dayAndTime(one.newest_ms, timeZone()), h("div", { class: "small soft", lang: "en" }, one.detail)),
-        h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do"))))))));
+        h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, timeWords(one.newest_ms, siteIn(one.topic)), h("div", { class: "small soft", lang: "en" }, one.detail)),
+        h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do")))))))];
   }
 
   function again() {

@@ -1,7 +1,7 @@
 // This zone: tonight and tomorrow, the past and the path ahead with everything that moves them on one time axis.
 import { get } from "../api.js";
 import { dayAndTime, midnightOf, timeOf } from "../clock.js";
-import { debounced, h, put } from "../dom.js";
+import { debounced, h, put, renew } from "../dom.js";
 import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
@@ -27,7 +27,8 @@ const GROUPS = {
 export function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
   let [target, days, custom] = ["air_temp_c", 2, null];
-  const head = h("section", {});
+  const [title, pick, about, weak] = [h("h2", { id: "zone-name" }), h("div", {}), h("p", { class: "soft small" }), h("div", {})];
+  const head = h("section", {}, h("div", { class: "row" }, title, pick), about, weak);
   const outlook = h("section", { "aria-label": t("outlook.title") });
   const charts = h("section", { class: "charts" });
   const night = h("section", {});
@@ -91,10 +92,10 @@ export function zoneView(box, key) {
 
   function showHead() {
     const zone = zoneOf(key);
-    put(head,
-      h("div", { class: "row" }, h("h2", { id: "zone-name" }, zone.label, " ", badges(zone)), zonePicker("zone", key)),
-      h("p", { class: "soft small" }, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) })),
-      stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
+    renew(title, zone.label, " ", badges(zone));
+    renew(pick, zonePicker("zone", key)); // a list that is open would close
+    renew(about, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
+    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
     if (!shownAll) put(box, head);
   }
 
@@ -217,7 +218,7 @@ export function zoneView(box, key) {
     }
     table.hidden = false;
     const open = table.querySelector("details")?.open;
-    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }) },
+    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }), "data-key": "table rows" },
       h("table", {}, h("caption", {}, t("table.caption")), h("thead", {}, h("tr", {}, ["table.at", "table.in", "table.low", "table.middle", "table.high"].map((one) => h("th", { scope: "col" }, t(one))))),
         h("tbody", {}, ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))))))));
   }
