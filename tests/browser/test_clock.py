@@ -199,6 +199,16 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
     assert ask(page, "past", "m.dewPoint(20, null)") is None
 
 
+def test_the_light_asks_for_more_or_less_warmth(page: Page, address: str) -> None:
+    """How far the mean is from what the light asks for is told by its side, as a difference."""
+    page.open(address)
+    why = [{"name": "beside_light", "value": value, "unit": "°C", "label": ""} for value in (-2.3, 4.7)]
+    units = "import('/page/units.js').then((units) => units.learnUnits({air_temp_c: '°C'}))"
+    said = ask(page, "views/parts", f"{units}.then(() => m.whyWords({{why: {json.dumps(why)}}}))")
+    asks = "what the light asks for"
+    assert said.replace("\u00a0", " ") == f"24-hour mean 2.3 °C below {asks}, 24-hour mean 4.7 °C above {asks}"
+
+
 def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
     """Ratios of errors are told as how much less or more it errs, nearer end first; where it may be either, both are
     named. A swap is told by what it replaced.

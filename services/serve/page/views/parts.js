@@ -119,10 +119,11 @@ export function alertWords(alert, timeZone, now) {
   return `${kind}: ${percent(alert.chance)} ${times}`;
 }
 
-function whyWords(alert) {
+export function whyWords(alert) {
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
   return alert.why.map((one) => (one.name === "fact" ? reason(one.label)
-    : `${t(`why.${one.name}`)} ${one.unit === "°C" && !METRIC[one.name] ? number(one.value, "air_temp_c", true) : METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit}`}`)).join(", ");
+    : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
+    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit}`}`)).join(", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];
