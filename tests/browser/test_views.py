@@ -193,7 +193,7 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     page.type("op-key")
     page.press("Enter")
     shows(page, "Done.")
-    assert house.backend.orders[-1] == ("rollback", "network")
+    assert house.backend.orders[-1] == ("rollback", "network", "v2")
     assert page.ask("localStorage.length + sessionStorage.length") == 0
 
 
