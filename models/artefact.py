@@ -28,8 +28,8 @@ from safetensors.numpy import save as save_tensors
 from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs, build_inputs
 from models.network.tuned_network import CorrectionInputs
-from models.online.example_set import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
+from models.trees.example_set import Regressors
 
 __all__ = [
     "MOST_BYTES", "Artefact", "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError",

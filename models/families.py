@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
     takes: str
     """``windows`` (:class:`models.features.inputs.Inputs`): it answers in the Forecaster's replicas, as the mixture's
-    network. ``examples`` (:class:`models.online.example_set.Regressors`): it answers in the shards, as its trees.
+    network. ``examples`` (:class:`models.trees.example_set.Regressors`): it answers in the shards, as its trees.
     ``forecasts`` (:class:`models.network.tuned_network.CorrectionInputs`): it corrects in the shards what these
     forecast.
     """

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from models.families import Model
-from models.online.example_set import ExampleSet, Regressors, thrice
 from models.spec import ForecastSpec
+from models.trees.example_set import ExampleSet, Regressors, thrice
 from models.trees.forest import Forest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from models import artefact
 from models.families import FAMILIES, Model, ModelFamily, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs
 from models.features.windows import WindowSet
-from models.online.example_set import ExampleSet, Regressors
+from models.trees.example_set import ExampleSet, Regressors
 from models.trees.tree_grower import TreeGrower
 from tests.models.tiny_ridge import LINE
 from tests.models.worlds import PLACE, SPEC, START_MS, rows

@@ -12,8 +12,8 @@ import numpy as np
 from safetensors.numpy import save
 
 from models import artefact
-from models.online.example_set import Regressors
 from models.spec import ForecastSpec
+from models.trees.example_set import Regressors
 from models.trees.family import Trees
 from models.trees.forest import Forest
 from models.trees.tree_grower import _fit, _forest

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from models.features.windows import WindowSet
-from models.online.example_set import ExampleSet
 from models.spec import ForecastSpec, Place
+from models.trees.example_set import ExampleSet
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.messages import I64

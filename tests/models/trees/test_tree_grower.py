@@ -9,9 +9,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from models.online.basis import Example
-from models.online.example_set import ExampleSet
 from models.spec import ForecastSpec, Place
 from models.trees import tree_grower
+from models.trees.example_set import ExampleSet
 from models.trees.family import TreesFamily
 from models.trees.forest import Forest
 from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, load_library
