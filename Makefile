@@ -38,7 +38,8 @@ ifneq ($(strip $(ARGS)),)
 else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
-	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "not ($(engine) or $(left_out))" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
+	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -n logical --maxprocesses 4 --dist loadfile \
+	        -m "not ($(engine) or $(left_out))" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
 	    $(bin)/python -m pytest -m "($(engine)) and not ($(left_out))" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif

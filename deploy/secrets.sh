@@ -26,10 +26,15 @@ storage_credentials() { # in the form of ~/.aws/credentials
 
 keep ray_token random
 keep grafana_password random
-keep gateway_session random # goes into the gateways' client ids: who knows one is given what the broker keeps for that gateway
 keep alert_mail_password random # of the mail server that deploy/alertmanager/alertmanager.yml names: put yours there
 keep storage_credentials storage_credentials
 keep influx_token influx_token
+
+# Goes into the gateways' client ids: who knows one is given what the broker keeps for that gateway. Gateways of before have sessions
+# under ids without it, and keep them (docs/operations.md, the gateway's session).
+if [ ! -e secrets/gateway_session ]; then
+    if [ -s secrets/mqtt_gateway ]; then : >secrets/gateway_session; else keep gateway_session random; fi
+fi
 
 # Rules: the gateway reads everything, says that it is there, and may change how rows are made; the system publishes alerts, and what
 # people order by the API; a login writes for its devices.

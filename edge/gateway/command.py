@@ -144,20 +144,12 @@ def _options(settings: EdgeSettings) -> GatewayOptions:
         host=mqtt.host or _LOOPBACK, port=mqtt.port, username=mqtt.username,
         password=read_secret(mqtt.password_file, "mqtt.password_file"),
         tls_ca=_readable(mqtt.tls_ca_file, "mqtt.tls_ca_file"), v5=mqtt.version == "5",
-        session_secret=_session_secret(settings),
+        session_secret=read_secret(mqtt.session_secret_file, "mqtt.session_secret_file"),
     )  # fmt: skip
     return GatewayOptions(
         broker=broker, client_id=mqtt.client_id, step_s=settings.stream.step_s, status_file=status_file,
         share=mqtt.share, topics=mqtt.topics, direct=_direct(settings), linger_s=mqtt.linger_ms / 1000,
     )  # fmt: skip
-
-
-def _session_secret(settings: EdgeSettings) -> str:
-    path = settings.mqtt.session_secret_file
-    secret = read_secret(path, "mqtt.session_secret_file")
-    if path is not None and not secret:
-        raise SettingsError(f"mqtt.session_secret_file is empty: {path}", "Put random text into it.")
-    return secret
 
 
 def _direct(settings: EdgeSettings) -> KafkaAddress | None:

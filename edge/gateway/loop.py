@@ -29,7 +29,6 @@ from edge.gateway.status import write_status
 from edge.gateway.uplink.forward import Uplink
 from edge.log.contract import Log, LogError, NewRecord
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.former_session import FormerSession
 from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
 from edge.timing import Backoff, Periodic
@@ -101,28 +100,18 @@ class Gateway:
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
         wanted = _asked_for(settings.topics, read)
-        topics, fewer = [f"{share}{each}" for each in wanted], [f"{share}{each}" for each in read]
         self._link = Subscription(
             settings.broker,
             settings.client_id,
-            topics,
+            [f"{share}{each}" for each in wanted],
             self._receive,
-            otherwise=fewer if wanted != read else [],
+            otherwise=[f"{share}{each}" for each in read] if wanted != read else [],
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
             gather_s=gather_s,
             presence_topic=f"{PRESENCE}{settings.client_id}",
         )
         self._source = self._kafka_source(settings.direct) if settings.direct else None
-        self._former: FormerSession | None = None
-        if settings.broker.session_secret:
-            self._former = FormerSession(
-                settings.broker, settings.client_id, [*dict.fromkeys([*topics, *fewer])], self._take_former,
-                receive_maximum=settings.in_flight, session_expiry_s=settings.session_expiry_s,
-            )  # fmt: skip
-        # What came meanwhile over our own session: it is newer, and a row that it closes takes nothing older.
-        self._newer: list[tuple[Acknowledge, Published]] = []
-        self._newer_lock = threading.Lock()
 
     def run(self) -> None:
         """Work until :meth:`stop`; then append and acknowledge what was received, and leave. Once only."""
@@ -136,7 +125,6 @@ class Gateway:
         while not self._asked_to_stop():
             now_s = time.monotonic()
             self._link.tend(now_s)
-            self._tend_former(now_s)
             if report.due(now_s):
                 self._report()
         self._stopping.set()
@@ -145,8 +133,6 @@ class Gateway:
         uplinking.join(_STOP_S)
         if self._source is not None:
             self._source.close()
-        if self._former is not None:
-            self._former.close()
         self._link.close()
         self._report()
         if self._crash is not None:
@@ -211,35 +197,7 @@ class Gateway:
         )  # fmt: skip
 
     def _receive(self, client: Subscriber, message: Published) -> None:
-        """Network thread."""
-        # Without MQTT 5 there is nothing to wait for; and amqtt answers us once it has acknowledgements.
-        if self._former is not None and self._link.v5:
-            with self._newer_lock:
-                if self._former is not None:
-                    if message.qos or len(self._newer) < self._settings.in_flight:
-                        self._newer.append((client.ack_all, message))
-                    else:
-                        self._dropped_qos0 += 1
-                    return
-        self._take(client.ack_all, message)
-
-    def _tend_former(self, now_s: float) -> None:
-        """Take what waits under our client id without a secret, once our own session is there to keep what comes."""
-        if self._former is None or not self._link.connected:
-            return
-        if self._link.v5:
-            self._former.tend(now_s, held=self._held is not None)
-        if self._former.done or not self._link.v5:  # only MQTT 5 tells whether there is a session, and ends it
-            with self._newer_lock:
-                for acknowledge, message in self._newer:
-                    self._take(acknowledge, message)
-                self._former, self._newer = None, []
-
-    def _take_former(self, acknowledge: Acknowledge, message: Published) -> None:
-        self._take(acknowledge, message._replace(again=False))  # its number is one of another session
-
-    def _take(self, acknowledge: Acknowledge, message: Published) -> None:
-        """Into the inbox. What arrives while we stop is not acknowledged, so it comes again."""
+        """Network thread. What arrives while we stop is not acknowledged, so it comes again."""
         if self._stop_asked:
             return
         # QoS 1 is bounded by what the broker may send unacknowledged; QoS 0 promises nothing, so it may be dropped.
@@ -247,7 +205,7 @@ class Gateway:
             self._dropped_qos0 += 1
             return
         taken = Message(message.topic, message.payload, message.retained)
-        self._inbox.put(taken, acknowledge if message.qos else None, message.mid, again=message.again)
+        self._inbox.put(taken, client.ack_all if message.qos else None, message.mid, again=message.again)
 
     def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
         from edge.gateway.kafka_source import KafkaSource  # the bare install has no Kafka client

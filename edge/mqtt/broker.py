@@ -118,9 +118,12 @@ class LocalBroker:
     def prepare(self) -> None:
         """Make the folder and its secrets, or read what is there; :meth:`start` does so."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for made in (self.password_file, self.session_secret_file):
-            if not made.exists():
-                write_secret(made, secrets.token_urlsafe(24))
+        is_new = not self.password_file.exists()
+        if not self.session_secret_file.exists():
+            # A broker of before keeps sessions for clients without one: what waits there would not be theirs any more.
+            write_secret(self.session_secret_file, secrets.token_urlsafe(24) if is_new else "")
+        if is_new:
+            write_secret(self.password_file, secrets.token_urlsafe(24))
         self.password = self.password_file.read_text().strip()
         self.session_secret = self.session_secret_file.read_text().strip()
 

@@ -76,11 +76,6 @@ class Subscription:
         self._v5 = address.v5
         self._started_s = 0.0
 
-    @property
-    def v5(self) -> bool:
-        """Whether it spoke MQTT 5 at the last connection."""
-        return self._v5
-
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
         waiting = self._client is not None and not self.connected and not self._lost.is_set()

@@ -140,30 +140,6 @@ def test_a_device_that_takes_the_gateways_name_gets_and_destroys_nothing(tmp_pat
         assert gateway.stop() == 0
 
 
-@pytest.mark.parametrize("share", ["", "house"])
-def test_what_waits_under_the_name_alone_is_taken_once(tmp_path: Path, share: str) -> None:
-    """As a gateway of before left it: in its order, before what comes now; then the broker has that session no more."""
-    with local_broker(tmp_path / "broker", "mosquitto") as broker, _gateway(broker.address, tmp_path) as gateway:
-        gateway.mqtt = {"session_secret_file": None, "share": share}
-        gateway.start()
-        assert gateway.stop() == 0
-        with device(broker.address) as publish:
-            publish(gateway.messages(range(100)))
-            gateway.mqtt = {"share": share}
-            gateway.start()
-            publish(gateway.messages(range(100, 110)))
-            until(lambda: set(gateway.seqs()) >= set(range(110)))
-            once = list(dict.fromkeys(gateway.seqs()))
-            assert once == list(range(110))
-            assert gateway.stop() == 0
-            publish(gateway.messages(range(110, 120)))
-        assert _session_of(replace(broker.address, session_secret=""), gateway.client_id) == "a new one"
-        gateway.start()
-        until(lambda: set(gateway.seqs()) >= set(range(120)))
-        assert list(dict.fromkeys(gateway.seqs())) == list(range(120))
-        assert gateway.stop() == 0
-
-
 def _gateway(address: MqttAddress, folder: Path) -> GatewayProcess:
     (folder / "gateway").mkdir()
     return GatewayProcess(address, folder / "gateway")

@@ -66,6 +66,17 @@ def test_what_is_there_stays(deploy: Path) -> None:
     assert changed == {"mqtt_porch", "mosquitto_passwords"}
 
 
+def test_gateways_of_before_keep_their_sessions(deploy: Path) -> None:
+    """Where gateways have a login already, no secret goes into their client ids until somebody writes one."""
+    make(deploy)
+    secret = deploy / "secrets/gateway_session"
+    assert len(secret.read_text()) == 64
+    secret.unlink()
+    for _ in range(2):
+        make(deploy)
+        assert secret.read_text() == ""
+
+
 def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
     """The rules of a login name its own devices' topics one by one; the gateway alone reads."""
     make(deploy)

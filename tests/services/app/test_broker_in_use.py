@@ -45,6 +45,19 @@ def test_our_own_parts_have_ids_that_no_device_guesses(tmp_path: Path) -> None:
     assert first.session_secret_file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_broker_of_before_keeps_the_ids_under_which_messages_wait(tmp_path: Path) -> None:
+    """Its folder has a password and no secret of sessions; one that is written there counts from the next start on."""
+    old = LocalBroker(tmp_path)
+    (tmp_path / "password").write_text("before")
+    for _ in range(2):
+        old.prepare()
+        assert old.address.client_id("hothouse-gateway") == "hothouse-gateway"
+    old.session_secret_file.write_text("whisper\n")
+    old.prepare()
+    assert old.address.client_id("hothouse-gateway") != "hothouse-gateway"
+    assert old.password == "before"
+
+
 def test_a_password_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """Not that there is no broker; whose password it is stands in the settings, or is that of the system that runs."""
     mqtt = {"host": "10.0.0.5", "port": 8883, "username": "system", "password_file": str(tmp_path / "none")}
