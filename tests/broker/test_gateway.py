@@ -61,6 +61,7 @@ def test_what_is_published_is_in_the_log(gateway: GatewayProcess) -> None:
     assert gateway.status()["samples"] >= 500
 
 
+@pytest.mark.thorough
 def test_a_zone_is_retired_from_the_command_line(
     gateway: GatewayProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProc
     assert gateway.stop() == 0
 
 
+@pytest.mark.thorough
 def test_a_topic_that_nothing_reads_is_counted(gateway: GatewayProcess) -> None:
     """Outside of hothouse/v1/ too, with one letter; also where the session is from a gateway that asked for less."""
     wrong = f"hothouse/{gateway.site}/z1/climate/sample"
@@ -293,6 +295,7 @@ def test_the_gateway_comes_back_after_the_broker(tmp_path: Path, kind: str) -> N
             assert gateway.stop() == 0
 
 
+@pytest.mark.thorough
 def test_a_broker_without_mqtt_5_is_found_out(tmp_path: Path) -> None:
     """Asked to try MQTT 5, the gateway falls back to 3.1.1 by itself when the broker does not answer that."""
     with local_broker(tmp_path / "broker", "amqtt") as broker:

@@ -231,6 +231,7 @@ def failing(gateway: Gateway, *words: str) -> GatewayStatus | None:
     return status if all(word in status["last_error"] for word in words) else None
 
 
+@pytest.mark.thorough
 def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Full, a real one behind a real broker: nothing more is acknowledged, status and one log line say so, the broker
     queues; when the uplink has made room it goes on by itself, and every sample is there once.

@@ -197,6 +197,7 @@ def test_who_asks_is_said_by_the_front_alone(tmp_path: Path, workers: list[Worke
     assert said == ["127.0.0.1"]
 
 
+@pytest.mark.thorough
 def test_https_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
     """As front.sh starts it: beside HTTP it speaks HTTPS, and a new certificate is shown without a restart. Without a
     certificate nothing listens there.

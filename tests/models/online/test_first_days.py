@@ -101,6 +101,7 @@ def test_a_value_of_a_day_ago_is_a_mean_over_an_hour_on_either_side(step_min, st
     assert np.flatnonzero(usual > 0).tolist() == list(range(8 - around, 9 + around))
 
 
+@pytest.mark.thorough
 def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
     """Whatever the prior says, forecasts after ten days are the same, bit for bit; before, they are not."""
     values, given_ = rows(12, zones=2), []

@@ -165,6 +165,7 @@ def test_times_of_plans_are_written_as_those_of_the_recording(
     assert last - first == hours * 3_600_000
 
 
+@pytest.mark.thorough
 def test_nothing_is_used_before_it_was_issued(recording: dict[str, pd.DataFrame], table: Table) -> None:
     """Plans of after an origin may say what they like: no forecast up to it changes, and one after it does."""
     until = START + pd.Timedelta("7d")

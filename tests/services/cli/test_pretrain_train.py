@@ -75,6 +75,7 @@ def test_what_cannot_be_trained_on_is_said(tmp_path: Path, arguments: tuple[str,
     assert words in said
 
 
+@pytest.mark.thorough
 def test_a_fleet_that_is_too_short_is_refused(tmp_path: Path) -> None:
     """With how long it has to be."""
     code, said = run("train", "--fleet", str(write(tmp_path / "fleet")), "--out", str(tmp_path / "out"))

@@ -51,6 +51,7 @@ def unpacked(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_folder_of_the_first_release_goes_on_as_if_it_had_always_been_of_this_one(tmp_path: Path) -> None:
     """Forecasts come for the same zones and origins, and say about what those of a system say that read the log from
     its beginning. The release before issued forecasts of before the power cut a second time; now the newest alone is

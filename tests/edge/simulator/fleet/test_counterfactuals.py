@@ -37,6 +37,7 @@ def test_each_zone_has_its_pairs_and_changes_begin_at_the_origin_or_later() -> N
         assert all(pair.origin_min <= change.begin_min < pair.origin_min + 1440 for change in pair.changes)
 
 
+@pytest.mark.thorough
 def test_nothing_differs_before_the_change_and_something_after() -> None:
     """Bit for bit the same rows until the first change begins; most changes then move the air."""
     recording, found = pairs()

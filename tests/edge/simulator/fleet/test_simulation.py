@@ -43,6 +43,7 @@ def test_a_site_comes_out_the_same_whichever_others_are_simulated_with_it() -> N
     assert part_of(simulate_fleet(sites[one : one + 1], DAYS), 0, 1) == part_of(recording, one, one + 1)
 
 
+@pytest.mark.thorough
 def test_values_are_within_the_vocabulary() -> None:
     """All metrics of zones and weather, and humidity not above 100 %; what there is not is NaN."""
     sites, recording = fleet()

@@ -301,6 +301,7 @@ def test_what_plans_move_travels_with_the_experts(world: np.ndarray) -> None:
     assert width() == 1 + 9 * len(PLANNED)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("others", [0, 8], ids=["all have plans", "most have none"])
 def test_what_plans_are_worth_is_forgotten_as_slowly_where_each_site_is_a_call(world: np.ndarray, others: int) -> None:
     """Two zones with the same rows and plans, of one site or of two; zones without plans do not count."""
