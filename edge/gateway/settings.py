@@ -25,7 +25,7 @@ class GatewayOptions:
     broker's messages among them. The gateway also subscribes to ``topics``, so that messages on a wrong topic are
     counted; not if it is empty, or if the broker refuses it. ``direct`` is a Kafka topic that sites write samples to
     themselves. ``client_id`` names the session and the presence; where ``broker`` has a session secret, the id of the
-    session is another one, and what still waits under ``client_id`` is taken first.
+    session is another one.
     """
 
     broker: MqttAddress = field(default_factory=MqttAddress)
