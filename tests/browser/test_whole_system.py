@@ -15,7 +15,9 @@ from tests.browser.driver import Page
 from tests.e2e.test_demo import Run
 from tests.patience import patience_s
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+# `make test` has the views over states that are made (test_views.py), and the whole system without a browser
+# (tests/e2e/test_demo.py).
+pytestmark = [pytest.mark.browser, pytest.mark.e2e, pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
 START_S = 120.0
@@ -92,7 +94,6 @@ def test_each_view_shows_what_goes_on(browser: Page, demo: Demo) -> None:
     assert [said for said in browser.complaints if not ("503" in said and "/predict?" in said)] == []
 
 
-@pytest.mark.thorough
 def test_an_alert_fires_is_seen_and_resolves(browser: Page, demo: Demo) -> None:
     """The operator moves the limit of a rule on the page. Within some half hours of the stream the page shows that it
     fires in both zones; one is acknowledged, one made quiet. The rule goes back to the crop's: both are over, and came.
