@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["delete_topics", "kafka_logs"]
+__all__ = ["delete_topics", "kafka_logs", "topic_setting"]
 
 
 @contextlib.contextmanager
@@ -37,3 +37,16 @@ def delete_topics(server: str, topics: list[str]) -> None:
     there = set(admin.list_topics())
     admin.delete_topics([topic for topic in topics if topic in there])
     admin.close()
+
+
+def topic_setting(servers: Sequence[str], topic: str, name: str) -> str:
+    """What a topic's setting is now."""
+    from kafka import KafkaAdminClient
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    admin = KafkaAdminClient(bootstrap_servers=list(servers))
+    try:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    finally:
+        admin.close()
+    return str(found["topic"][topic][name]["value"])

@@ -31,6 +31,7 @@ from services.config import Settings
 from tests.broker.conftest import GatewayProcess, local_broker
 from tests.ci.record import balance
 from tests.kafka_cluster import NODES, KafkaCluster
+from tests.kafka_logs import topic_setting
 from tests.patience import budget_s, patience_s, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -156,7 +157,8 @@ def test_what_waits_for_a_replica_is_not_sent_again(cluster: KafkaCluster) -> No
 def test_where_three_copies_are_two_acknowledge(cluster: KafkaCluster) -> None:
     """Also where the number of copies is the servers' default."""
     KafkaLog(KafkaAddress(servers=cluster.servers, topic="default", timeout_s=budget_s(30)), 1).close()
-    assert _least_in_sync(cluster, "default") == _least_in_sync(cluster, "default.meta") == 2
+    for name in ("default", "default.meta"):
+        assert topic_setting(cluster.servers, name, "min.insync.replicas") == "2"
     assert [len(each["replica_nodes"]) for each in cluster.partitions("default")] == [3]
 
 
@@ -326,16 +328,3 @@ def _doctor_says(cluster: KafkaCluster, topic: str, state: CheckState, words: st
         return found is not None and found.state is state and words in found.found
 
     until(says, f"`hothouse doctor` says of Kafka: {state}, {words}", 120)
-
-
-def _least_in_sync(cluster: KafkaCluster, topic: str) -> int:
-    """How many copies must have a record before it is acknowledged."""
-    from kafka import KafkaAdminClient
-    from kafka.admin import ConfigResource, ConfigResourceType
-
-    admin = KafkaAdminClient(bootstrap_servers=list(cluster.servers))
-    try:
-        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-    finally:
-        admin.close()
-    return int(found["topic"][topic]["min.insync.replicas"]["value"])

@@ -108,6 +108,9 @@ def _create(
         if copies >= _COPIES:
             # acks=all then means two disks, not whoever is left
             configs = {**configs, "min.insync.replicas": "2"}
+        elif copies == 1:
+            # No other server has the record: it is on this one's disk before it is acknowledged, as in SQLite.
+            configs = {**configs, "flush.messages": "1"}
         admin.create_topics({name: {**options, "configs": configs}}, wait_for_metadata=True)
     except kafka_errors.TopicAlreadyExistsError:
         admin.wait_for_topics([name])  # another process was first

@@ -26,7 +26,7 @@ from tests.broker.conftest import ROOT, until
 from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
 from tests.conftest import require_env
 from tests.gateways import GATEWAY, gateway_environment
-from tests.kafka_logs import kafka_logs
+from tests.kafka_logs import kafka_logs, topic_setting
 from tests.patience import budget_s, patience_s
 
 SITES = ("north", "south", "east", "demo")
@@ -122,6 +122,14 @@ def test_a_failed_append_that_is_tried_again_duplicates_nothing(
     assert payloads(log) == sorted([b"0", b"1", b"2", *(b"%d" % n for n in range(8))])
     for new, (partition, offset) in zip(batch(), places, strict=True):
         assert log.read(partition, offset, 1)[0].payload == new.payload
+
+
+@pytest.mark.kafka
+def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[int], KafkaLog]) -> None:
+    """No other server has it: where the machine of this one loses its power, what was acknowledged is still there."""
+    log = make(1)
+    for topic in (log.address.topic, f"{log.address.topic}.meta"):
+        assert topic_setting(log.address.servers, topic, "flush.messages") == "1"
 
 
 @pytest.mark.kafka
