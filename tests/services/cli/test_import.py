@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -61,6 +62,20 @@ def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: P
     (job,) = open_jobs(data / "storage")
     assert job.id in said.output
     assert (job.note()["zones"], job.note()["rows"], job.note()["state"]) == (["north-1"], 12, "new")
+
+
+def test_a_site_without_lateness_has_all_that_its_devices_said_at_an_instant(tmp_path: Path) -> None:
+    """Several devices of several zones, at times that end rows."""
+    data, folder = tmp_path / "data", folder_of(tmp_path / "old", air_temp_c=20.0, sp_heat_c=18.0, out_temp_c=5.0)
+    (folder / "north-2.csv").write_text((folder / "north-1.csv").read_text())
+    config = tmp_path / "hothouse.toml"
+    config.write_text("[stream]\nlateness_s = 0\n")
+    said = run("--config", str(config), "--data-dir", str(data), "import", str(folder), "--site", "demo", "--no-wait")
+    assert said.exit_code == 0, said.output
+    (job,) = open_jobs(data / "storage")
+    rows = pa.concat_tables(job.days())
+    assert len(rows) == 24
+    assert [np.isfinite(rows[name].to_numpy()).sum() for name in ("air_temp_c", "sp_heat_c", "out_temp_c")] == [24] * 3
 
 
 @pytest.mark.parametrize(
