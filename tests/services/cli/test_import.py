@@ -85,15 +85,22 @@ def test_a_site_without_lateness_has_all_that_its_devices_said_at_an_instant(tmp
         (["--influx", "http://127.0.0.1:1"], "InfluxDB is read by a query"),
         (["{nowhere}"], "is not a folder of recordings"),
         (["{future}"], "some rows are of the future"),
+        (["{no_year}"], "some rows are of 1900-03-01 00:00, before 1970"),
+        (["{short_year}"], "some rows are of 0022-03-01 00:00, before 1970"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
     """Each says what to do next."""
     future = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1, day=1).strftime("%Y-%m-%d")
     named = {"nowhere": tmp_path / "none", "future": folder_of(tmp_path / "f", future)}
+    named |= {name: folder_of(tmp_path / name) for name in ("no_year", "short_year")}
+    for name, year in (("no_year", "1900"), ("short_year", "0022")):
+        file = named[name] / "north-1.csv"
+        file.write_text(file.read_text().replace("2022-", f"{year}-", 1))
     said = run("--data-dir", str(tmp_path / "data"), "import", *(one.format(**named) for one in arguments))
     assert said.exit_code != 0
     assert sentence in " ".join(said.output.split())
+    assert not open_jobs(tmp_path / "data" / "storage")
 
 
 def test_history_up_to_now_comes_in_without_the_row_that_has_not_ended(tmp_path: Path) -> None:
