@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from edge.log.contract import NewRecord, Origin, RecordKind
-from edge.wire.reading import Refusal
+from edge.wire.reading import EPOCH_2000_MS, FUTURE_TOLERANCE_MS, Refusal
 from edge.wire.samples import SampleColumns, decode_device
 from edge.wire.topic import SITE_ZONE, is_name, parse_topic
 
@@ -22,7 +22,7 @@ UNKNOWN_SITE = "_unknown"
 """The site of what was refused on a topic that names none."""
 
 _VERSION = 1
-_LATEST_MS = 253_402_300_799_000  # the end of the year 9999
+_LATEST_MS = 253_370_764_800_000  # the year 9999 begins: rows that follow end in it
 
 
 class _Envelope(msgspec.Struct, array_like=True, frozen=True):
@@ -82,8 +82,13 @@ def _check(site: str, body: _Envelope) -> None:
         for zone, device, _ in map(decode_device, columns.devices):
             if not ((zone == SITE_ZONE or is_name(zone)) and is_name(device)):
                 raise ValueError(f"it holds samples of {zone[:64]!r}/{device[:64]!r}, which name no zone and device")
-        if not np.isfinite(columns.values).all():
-            raise ValueError("it holds a value that is no number")
+        with np.errstate(over="ignore"):  # rows are of single precision
+            if not np.isfinite(columns.values.astype(np.float32)).all():
+                raise ValueError("it holds a value that is no number, or too large for one")
+        if len(columns) and not (
+            columns.ts_ms.min() >= EPOCH_2000_MS and columns.ts_ms.max() <= body.receive_ms + FUTURE_TOLERANCE_MS
+        ):
+            raise ValueError("it holds a sample of before 2000, or of after its receive time")
         if columns.site != site:
             raise ValueError(f"it holds samples of {columns.site[:64]!r}, not of {site}")
     elif body.kind == "refused":

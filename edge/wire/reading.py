@@ -18,6 +18,7 @@ from edge.wire.topic import Topic, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
 
 __all__ = [
+    "EPOCH_2000_MS",
     "FUTURE_TOLERANCE_MS",
     "MAX_AGE_MS",
     "MAX_PAYLOAD_BYTES",
@@ -99,7 +100,9 @@ class _Message(msgspec.Struct):
 _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.values()}
 _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
-_EPOCH_2000_MS = 946_684_800_000
+EPOCH_2000_MS = 946_684_800_000
+"""No sample is older than this."""
+
 _SUGGESTIONS = 3
 """Suggestions for one message, which may hold thousands of unknown metrics."""
 
@@ -159,7 +162,7 @@ def decode(
         return _refused("malformed", topic, "boot must be 8 to 64 ASCII characters", payload, len(points))
     decoded = Decoded([], [])
     site, zone, device, boot, ours = where.site, where.zone, where.device, message.boot, vocabulary is VOCABULARY
-    oldest_ms, newest_ms = max(receive_ms - MAX_AGE_MS, _EPOCH_2000_MS), receive_ms + FUTURE_TOLERANCE_MS
+    oldest_ms, newest_ms = max(receive_ms - MAX_AGE_MS, EPOCH_2000_MS), receive_ms + FUTURE_TOLERANCE_MS
     for point in points:
         if ours and 0 <= point.seq < _MAX_INT and oldest_ms <= point.ts <= newest_ms and _all_pass(point.values):
             decoded.samples.append(Sample(site, zone, device, boot, point.seq, point.ts, point.values))  # type: ignore[arg-type]
@@ -238,7 +241,7 @@ def _check(
     if point.ts > receive_ms + FUTURE_TOLERANCE_MS:
         meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
         return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time{meant}")
-    if point.ts < max(receive_ms - MAX_AGE_MS, _EPOCH_2000_MS):
+    if point.ts < max(receive_ms - MAX_AGE_MS, EPOCH_2000_MS):
         meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
         return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time{meant}")
     values, wrong = check_values(point.values, vocabulary, max(0, _SUGGESTIONS - len(into.refusals)))

@@ -18,6 +18,7 @@ import msgspec
 
 from edge.timing import Backoff
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
+from edge.wire.reading import FUTURE_TOLERANCE_MS
 from services.errors import HothouseError
 from services.store.files import write_atomically
 from services.weather.open_meteo import DEVICE, WeatherError, plan_of_answer, query
@@ -93,6 +94,7 @@ class Poller:
     def look(self) -> float:
         """Do what is due; seconds until something is due again. Never raises for what a service or broker does."""
         for poll in self._polls:
+            self._see_clock(poll)
             if self._wall_ms() >= poll.due_ms:
                 self._try(poll)
         return max(0.0, (min(poll.due_ms for poll in self._polls) - self._wall_ms()) / 1000)
@@ -116,6 +118,16 @@ class Poller:
         poll.backoff.reset()
         fetched_ms = self._wall_ms() if poll.kept is None else max(poll.kept.issued_ms, poll.due_ms)
         poll.due_ms = fetched_ms + round(1000 * self._service.every_s)
+
+    def _see_clock(self, poll: _Poll) -> None:
+        """Where the clock was ahead, and is right now, nothing waits until it is where it was. What was issued then is
+        of the future, which gateways refuse.
+        """
+        now_ms = self._wall_ms()
+        if poll.due_ms > now_ms + 1000 * max(self._service.every_s, LONGEST_RETRY_S):
+            poll.due_ms = now_ms
+        if poll.kept is not None and poll.kept.issued_ms > now_ms + FUTURE_TOLERANCE_MS:
+            poll.kept, poll.is_published = None, False
 
     def _is_old(self, plan: PlanMessage) -> bool:
         """Whether a newer one is due before the broker has taken this one."""

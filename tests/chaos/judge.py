@@ -271,8 +271,9 @@ def _corrected(site: Site, reading: Reading, metric: str, value: float) -> float
     holding = [part for part in curve if part[0] <= reading.ts_ms]
     if not holding:
         return value
-    corrected = value * holding[-1][1] + holding[-1][2]
-    return corrected % 360 if metric.split(".")[0] == "wind_dir_deg" else corrected
+    corrected, name = value * holding[-1][1] + holding[-1][2], metric.split(".")[0]
+    low, high = RANGES[name]
+    return corrected % 360 if name == "wind_dir_deg" else min(max(corrected, low), high)
 
 
 def _points(payload: bytes) -> list[tuple[str, int, int, dict[str, Any]]] | None:

@@ -36,7 +36,8 @@ def history_rows(
     # Silence lets the last rows close, and silence is what ticks saw.
     silent = range(end_ms, end_ms + lateness_ms + 2 * idle_ms + 4 * step_ms, max(step_ms // 10, 1))
     log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
-    windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, {source.site: dict(primary)})
+    # Without any lateness the first device of an instant on the grid would make the others of that instant late.
+    windows = PartitionWindows(step_ms, max(lateness_ms, 1), idle_ms, VOCABULARY, {source.site: dict(primary)})
     channels, offset, end = tuple(VOCABULARY), 0, log.end_offset(0)
     tables = [zone_table(channels, [])]
     while offset < end:

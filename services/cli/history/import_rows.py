@@ -95,6 +95,10 @@ def import_rows(
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
     _show(recording, rows["end_ms"].to_numpy(), len(rows))
+    if source.start_ms < 0:  # learners number steps from 1970 on
+        raise ConfigError(
+            f"some rows are of {_time(source.start_ms)}, before 1970", "Give times with their year, of four digits."
+        )
     if not is_past:
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
     if dry_run:
@@ -153,4 +157,4 @@ def _wait(job: ImportJob) -> None:
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "minutes")[:16]

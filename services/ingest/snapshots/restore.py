@@ -78,7 +78,7 @@ def restore(
     If a snapshot cannot be read and the log holds everything, the log is read again from its beginning.
 
     Raises ``ConfigError`` if rows would be made in another way than those that are there, and ``SnapshotError``
-    where no snapshot can be read, or the log has lost what comes after it.
+    where no snapshot can be read, or the log has lost what comes after it, or what came before it.
     """
     number = snapshots.partition
     begin = log.begin_offset(number)
@@ -93,6 +93,13 @@ def restore(
         partition = _empty(settings, spec, number, RowSettings.of(settings))
         _begin_at(partition, begin)
         return Restored(partition, damage=damage)
+    if (end := log.end_offset(number)) < found.offset:
+        # Whatever came to it would never be read, or be taken for what was told already.
+        raise SnapshotError(
+            f"the log of partition {number} ends at {end}, before the snapshot's offset {found.offset}: "
+            "it is another log",
+            "Bring the log of before back, or let this one begin on a data folder and storage of its own.",
+        )
     parts, made_by = found.parts, found.parts["made_by"]
     sites = list(made_by["rows_by"]["sites"])
     initial = RowSettings(*(made_by["rows_by"][name] for name in _named(RowSettings.of(settings))))

@@ -47,7 +47,8 @@ class Sensors:
         self._names = Names()
         self._layouts: dict[tuple[int, int], int] = {}  # by the names' numbers of device and metric set
         self._sensors_of: list[list[int]] = []  # of a layout; -1 for a metric that is not in the vocabulary
-        self._curves: list[tuple[int, int, Curve]] = []  # layout, place in it, how the value there is calibrated
+        # Layout, place in it, how the value there is calibrated, and of what it is.
+        self._curves: list[tuple[int, int, Curve, Metric]] = []
         self._table: _Table | None = None
         self.units = Units()
 
@@ -75,10 +76,9 @@ class Sensors:
         each = names.lengths(samples.metric_set)
         value = samples.values[ranges((np.cumsum(each) - each)[order], lengths)]
         ts_each = np.repeat(samples.ts_ms[order], lengths)
-        for layout, place, curve in self._curves:
+        for layout, place, curve, metric in self._curves:
             mine = at == self._layout_start[layout] + place
-            angle = bool(table.angle[self._sensors_of[layout][place]])
-            value[mine] = calibrated(curve, value[mine], ts_each[mine], angle)
+            value[mine] = calibrated(curve, value[mine], ts_each[mine], metric)
         if self._has_unknown:
             known = sensor >= 0
             sensor, value, ts_each = sensor[known], value[known], ts_each[known]
@@ -187,9 +187,12 @@ class Sensors:
             layout = self._layouts[device, metric_set] = len(self._sensors_of)
             metrics = self._names.metric_sets[metric_set]
             if self._settings.changes_values:
-                self._sensors_of.append([self._sensor(zone, *self._settings.named(zone, name, m)) for m in metrics])
-                curves = [(place, self._settings.curve(zone, name, metric)) for place, metric in enumerate(metrics)]
-                self._curves += [(layout, place, curve) for place, curve in curves if curve]
+                named = [self._settings.named(zone, name, metric) for metric in metrics]
+                self._sensors_of.append([self._sensor(zone, *sensor) for sensor in named])
+                for place, (metric, (_, called)) in enumerate(zip(metrics, named, strict=True)):
+                    curve, known = self._settings.curve(zone, name, metric), self._metrics[called]
+                    if curve and known is not None:
+                        self._curves.append((layout, place, curve, known))
             else:
                 self._sensors_of.append([self._sensor(zone, name, metric) for metric in metrics])
         return self._layouts[device, metric_set]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.events import Alias, Calibration, RowChange, SettingsChange
+from edge.wire.vocabulary import Metric
 from services.ingest.windows.grid import Grid
 from services.store.rows import SCHEMA_VERSION
 
@@ -115,13 +116,18 @@ def silence_ms(step_ms: int) -> int:
     return max(min(60_000, 3 * step_ms // 10), 1000)
 
 
-def calibrated(curve: Curve, values: F64, ts_ms: I64, angle: bool) -> F64:
-    """The values [n] that a sensor measured at ``ts_ms`` [n], as its curve corrects them.
+def calibrated(curve: Curve, values: F64, ts_ms: I64, metric: Metric) -> F64:
+    """The values [n] that a sensor of ``metric`` measured at ``ts_ms`` [n], as its curve corrects them: what is beyond
+    the metric's range then is at its end.
 
-    >>> calibrated([(10, 2.0, 1.0)], np.array([5.0, 5.0]), np.array([9, 10]), angle=False)
-    array([ 5., 11.])
+    >>> humidity = Metric("rh_pct", "relative humidity", "%", 0, 100)
+    >>> calibrated([(10, 1.0, 4.0)], np.array([98.0, 70.0, 98.0]), np.array([9, 10, 10]), humidity)
+    array([ 98.,  74., 100.])
     """
     part = np.searchsorted(np.array([since for since, _, _ in curve]), ts_ms, side="right") - 1
     scale, offset = (np.array([curve_part[n] for curve_part in curve])[part] for n in (1, 2))
-    corrected = values * scale + offset
-    return np.where(part >= 0, corrected % 360.0 if angle else corrected, values)
+    with np.errstate(over="ignore"):  # a scale may be any number
+        corrected = values * scale + offset
+    if metric.kind == "angle":
+        return np.where(part >= 0, corrected % 360.0, values)
+    return np.where(part >= 0, np.clip(corrected, metric.low, metric.high), values)

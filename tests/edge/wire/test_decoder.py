@@ -25,9 +25,11 @@ BOOT = "9f3c62d1a07be845"
 ORIGIN = Origin("0123456789abcdef", 41)
 
 
-def sample(site: str = "demo", zone: str = "z1", device: str = "climate", value: float = 71.0) -> Sample:
+def sample(
+    site: str = "demo", zone: str = "z1", device: str = "climate", value: float = 71.0, ts_ms: int = NOW
+) -> Sample:  # fmt: skip
     """One sample."""
-    return Sample(site, zone, device, BOOT, 1, NOW, {"rh_pct": value})
+    return Sample(site, zone, device, BOOT, 1, ts_ms, {"rh_pct": value})
 
 
 class Celsius:
@@ -111,6 +113,9 @@ def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
         NewRecord("demo", "samples", NOW, encode_samples([sample(zone="z1/#")]), "", ORIGIN),
         NewRecord("demo", "samples", NOW, encode_samples([sample(), sample(device="")]), "", ORIGIN),
         NewRecord("demo", "samples", NOW, encode_samples([sample(value=float("inf"))]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(value=1e300)]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(), sample(ts_ms=-6 * 10**16)]), "", ORIGIN),
+        NewRecord("demo", "samples", NOW, encode_samples([sample(ts_ms=NOW + 60_001)]), "", ORIGIN),
         NewRecord("demo", "samples", NOW, b"\x93", "", ORIGIN),
         NewRecord("demo", "refused", NOW, b"?", "", ORIGIN),
         NewRecord("demo", "tick", NOW, b"x", "", ORIGIN),
@@ -124,8 +129,8 @@ def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
     ],
 )
 def test_what_no_gateway_of_ours_sent_is_refused(record: NewRecord) -> None:
-    """Torn, of another site than its topic says, of no known kind, of a zone that no topic can name: a dead letter,
-    never a record.
+    """Torn, of another site than its topic says, of no known kind, of a zone that no topic can name, of a time that
+    no calendar has: a dead letter, never a record.
     """
     (refused,) = RecordBuilder(ReplayedClock(NOW), STEP_MS).take([Message(*encode_envelope(record))])
     assert refused.kind == "refused"

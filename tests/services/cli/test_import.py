@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -63,6 +64,20 @@ def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: P
     assert (job.note()["zones"], job.note()["rows"], job.note()["state"]) == (["north-1"], 12, "new")
 
 
+def test_a_site_without_lateness_has_all_that_its_devices_said_at_an_instant(tmp_path: Path) -> None:
+    """Several devices of several zones, at times that end rows."""
+    data, folder = tmp_path / "data", folder_of(tmp_path / "old", air_temp_c=20.0, sp_heat_c=18.0, out_temp_c=5.0)
+    (folder / "north-2.csv").write_text((folder / "north-1.csv").read_text())
+    config = tmp_path / "hothouse.toml"
+    config.write_text("[stream]\nlateness_s = 0\n")
+    said = run("--config", str(config), "--data-dir", str(data), "import", str(folder), "--site", "demo", "--no-wait")
+    assert said.exit_code == 0, said.output
+    (job,) = open_jobs(data / "storage")
+    rows = pa.concat_tables(job.days())
+    assert len(rows) == 24
+    assert [np.isfinite(rows[name].to_numpy()).sum() for name in ("air_temp_c", "sp_heat_c", "out_temp_c")] == [24] * 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -70,15 +85,22 @@ def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: P
         (["--influx", "http://127.0.0.1:1"], "InfluxDB is read by a query"),
         (["{nowhere}"], "is not a folder of recordings"),
         (["{future}"], "some rows are of the future"),
+        (["{no_year}"], "some rows are of 1900-03-01 00:00, before 1970"),
+        (["{short_year}"], "some rows are of 0022-03-01 00:00, before 1970"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
     """Each says what to do next."""
     future = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1, day=1).strftime("%Y-%m-%d")
     named = {"nowhere": tmp_path / "none", "future": folder_of(tmp_path / "f", future)}
+    named |= {name: folder_of(tmp_path / name) for name in ("no_year", "short_year")}
+    for name, year in (("no_year", "1900"), ("short_year", "0022")):
+        file = named[name] / "north-1.csv"
+        file.write_text(file.read_text().replace("2022-", f"{year}-", 1))
     said = run("--data-dir", str(tmp_path / "data"), "import", *(one.format(**named) for one in arguments))
     assert said.exit_code != 0
     assert sentence in " ".join(said.output.split())
+    assert not open_jobs(tmp_path / "data" / "storage")
 
 
 def test_history_up_to_now_comes_in_without_the_row_that_has_not_ended(tmp_path: Path) -> None:

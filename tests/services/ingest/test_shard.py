@@ -263,6 +263,18 @@ def test_a_log_that_lost_what_follows_the_snapshot_is_an_error(tmp_path: Path) -
         rig.shard()
 
 
+def test_a_log_that_ends_before_the_snapshot_is_an_error(tmp_path: Path) -> None:
+    """It was deleted, or is another one: nobody would read what comes to it."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    read = rig.log.end_offset(0)
+    rig.log = filled(list(day(5)))
+    with pytest.raises(SnapshotError, match=f"ends at {rig.log.end_offset(0)}, before the snapshot's offset {read}"):
+        rig.shard()
+
+
 def test_plans_and_events_are_counted(tmp_path: Path) -> None:
     """Records that no row is made of show in the figures."""
     kinds: list[RecordKind] = ["plan", "event", "event"]

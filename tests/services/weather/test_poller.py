@@ -130,6 +130,19 @@ def test_a_start_goes_on_from_the_answer_that_was_kept(service: FakeService, tmp
     assert len(service.asked) == 3
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_was_ahead_is_not_waited_for(service: FakeService, tmp_path: Path, restarted: bool) -> None:
+    """As of a machine whose clock is set by the network some seconds after it has started."""
+    rig = Rig(service, tmp_path)
+    rig.now_ms += 10 * HOUR_MS
+    rig.poller.look()
+    rig.now_ms -= 10 * HOUR_MS
+    if restarted:
+        rig.start()
+    assert rig.later(1) == 3600
+    assert [plan.issued_ms for plan in rig.published] == [NOW_MS + 10 * HOUR_MS, NOW_MS + 1000]
+
+
 def test_a_broker_that_was_away_gets_the_forecast_when_it_is_back(service: FakeService, tmp_path: Path) -> None:
     """The service is not asked again for it."""
     rig = Rig(service, tmp_path)

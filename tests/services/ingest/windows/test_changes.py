@@ -140,6 +140,21 @@ def test_a_calibration_holds_from_its_time_on_and_only_for_its_sensor() -> None:
     assert rows[0].mean == 27
 
 
+@pytest.mark.parametrize(
+    ("metric", "sent", "scale", "offset", "counts"),
+    [("rh_pct", 99.0, 1, 4, 100), ("par_umol_m2_s", 2.0, 1, -5, 0), ("air_temp_c", 21.4, 1e300, 1e300, 60),
+     ("air_temp_c", 21.5, 1, -0.5, 21)],
+)  # fmt: skip
+def test_what_a_calibration_makes_of_a_value_is_possible(
+    metric: str, sent: float, scale: float, offset: float, counts: float
+) -> None:
+    """Air is never more than saturated, and a typing error in the scale makes no number that nobody can reckon with."""
+    both = [record(n, [sample(ts, n, device="a", **{metric: sent})]) for n, ts in enumerate([T0, T0 + LATE])]
+    step = feed(event(Calibration(2, metric, offset=offset, scale=scale)), *both).steps[0]
+    assert value(step, "z1", metric) == counts
+    assert step.devices[0].mean == counts
+
+
 def test_a_shorter_lateness_closes_rows_sooner_from_the_next_sample_on() -> None:
     """And an event of another type, or one that is not newer, changes nothing."""
     until = [record(1, [sample(T0 + 1, 1)]), record(2, [sample(T0 + 2, 2)])]
