@@ -36,8 +36,11 @@ if [ ! -e secrets/gateway_session ]; then
     if [ -s secrets/mqtt_gateway ]; then : >secrets/gateway_session; else keep gateway_session random; fi
 fi
 
+# Goes into the client id of what the system tells Home Assistant: who knows it can cut that off, again and again.
+keep system_session random
+
 # Rules: the gateway reads everything, says that it is there, and may change how rows are made; the system publishes alerts, and what
-# people order by the API; a login writes for its devices.
+# people order by the API, and what Home Assistant reads where it has a login; a login writes for its devices, or is that one.
 logins="gateway system"
 acl=secrets/mosquitto_acl
 cat >"${acl}" <<'RULES'
@@ -51,6 +54,14 @@ topic write hothouse/v1/+/+/+/event
 topic write hothouse/v1/+/+/+/plan
 topic write hothouse/v1/+/+/alert/+
 RULES
+if grep -Eq '^[^#]+[[:space:]]homeassistant([[:space:]]|$)' mosquitto/logins; then
+    cat >>"${acl}" <<'RULES'
+topic write hothouse/state/#
+topic write hothouse/presence/+
+topic write homeassistant/device/+/config
+topic read homeassistant/status
+RULES
+fi
 while read -r login devices || [ -n "${login}" ]; do # also the last line, where an editor did not end it
     case ${login} in
     '' | '#'*) continue ;;
@@ -62,12 +73,17 @@ while read -r login devices || [ -n "${login}" ]; do # also the last line, where
     for device in ${devices}; do
         case ${device} in
         clock) echo "topic write hothouse/v1/_clock" ;;
+        homeassistant) # and what Hothouse publishes for it
+            echo "topic readwrite homeassistant/#"
+            echo "topic read hothouse/state/#"
+            echo "topic read hothouse/presence/#"
+            ;;
         */*/*) for kind in sample plan event; do echo "topic write hothouse/v1/${device}/${kind}"; done ;;
         */_uplink) # what a site's gateway sends on, and there what came on topics of no site
             echo "topic write hothouse/v1/${device}/+/record"
             echo "topic write hothouse/v1/_unknown/_uplink/+/record"
             ;;
-        *) echo "logins: ${device} is no site/zone/device, site/_uplink or clock" >&2 && exit 2 ;;
+        *) echo "logins: ${device} is no site/zone/device, site/_uplink, clock or homeassistant" >&2 && exit 2 ;;
         esac >>"${acl}"
     done
 done <mosquitto/logins

@@ -57,7 +57,7 @@ secret hothouse-storage credentials=storage_credentials
 secret hothouse-influx token=influx_token
 secret hothouse-operator key=operator_key
 secret hothouse-mqtt-gateway password=mqtt_gateway session-secret=gateway_session
-secret hothouse-mqtt-system password=mqtt_system
+secret hothouse-mqtt-system password=mqtt_system session-secret=system_session
 secret hothouse-mosquitto passwords=mosquitto_passwords acl=mosquitto_acl
 secret hothouse-redis-tls tls.crt=tls/redis.crt tls.key=tls/redis.key ca.crt=tls/ca.crt
 secret hothouse-mosquitto-tls tls.crt=tls/tls.crt tls.key=tls/tls.key ca.crt=tls/ca.crt

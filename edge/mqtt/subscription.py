@@ -37,7 +37,8 @@ class Subscription:
     how long the network thread lets messages gather before it reads them. Call :meth:`tend` a few times a second,
     always from the same thread. ``presence_topic`` holds, retained, whether we are connected; the broker itself says
     when we are lost. If the broker refuses ``topics``, or ends the connection on that request, ``otherwise`` is
-    subscribed to. A session that has both keeps only ``topics``.
+    subscribed to. A session that has both keeps only ``topics``. ``on_answer`` is called in the network thread with
+    the number of each message that was published and what the broker says of it; one without MQTT 5 refuses none.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Subscription:
         keepalive_s: int = 30,
         presence_topic: str = "",
         otherwise: Sequence[str] = (),
+        on_answer: Callable[[int, ReasonCode], None] | None = None,
     ) -> None:
         self.connected = False
         self.connects = 0
@@ -70,6 +72,7 @@ class Subscription:
         self._gather_s = gather_s
         self._keepalive_s = keepalive_s
         self._presence_topic = presence_topic
+        self._on_answer = on_answer
         self._backoff = Backoff(jitter=random.SystemRandom().random)
         self._client: paho.Client | None = None
         self._lost = threading.Event()
@@ -116,6 +119,8 @@ class Subscription:
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
         client.on_published = lambda message: self._on_message(client, message)
+        if (answered := self._on_answer) is not None:
+            client.on_publish = lambda _client, _data, mid, reason, _properties: answered(mid, reason)
         self._client = client
         try:
             open_connection(

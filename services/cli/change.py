@@ -11,6 +11,7 @@ from services.cli.base import console, options_of
 
 if TYPE_CHECKING:
     from edge.wire.events import Change
+    from services.config import Settings
 
 __all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
 
@@ -46,9 +47,24 @@ def settings(
 
     if step_s is lateness_s is idle_s is None:
         raise typer.BadParameter("name at least one of --step-s, --lateness-s, --idle-s")
+    _check_age(options_of(ctx).settings(), step_s, lateness_s)
     publish_change(
         ctx, (site, "_site", "operator"), SettingsChange(version_or_now(version), step_s, lateness_s, idle_s)
     )
+
+
+def _check_age(known: Settings, step_s: int | None, lateness_s: int | None) -> None:
+    """Raises :class:`ConfigError` for rows that come so late that their forecasts are too old from the beginning."""
+    from services.errors import ConfigError
+
+    stream, limit_s = known.stream, known.forecast.stale_after_s
+    least_s = (step_s or stream.step_s) + (stream.lateness_s if lateness_s is None else lateness_s)
+    if (step_s is not None or lateness_s is not None) and least_s > limit_s:
+        raise ConfigError(
+            f"forecast.stale_after_s is {limit_s}, and with these rows forecasts get {least_s} s old while all is "
+            "well: /predict would refuse them",
+            f"Set forecast.stale_after_s to {least_s} or more first, here and where Hothouse runs.",
+        )
 
 
 def calibrate(

@@ -6,10 +6,12 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from paho.mqtt.client import MQTTMessageInfo
+from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscriber import Published, Subscriber
@@ -83,7 +85,11 @@ class HomeAssistantLink:
         self._subscription = Subscription(
             address, client_id, [f"{prefix}/status" if prefix else "hothouse/presence/none"], self._heard,
             receive_maximum=20, session_expiry_s=0, presence_topic=presence_topic(client_id),
+            on_answer=lambda mid, reason: self._answers.append((mid, reason)),
         )  # fmt: skip
+        self._answers = deque[tuple[int, ReasonCode]]()  # from the network thread
+        self._asked_of: dict[int, str] = {}  # a message's number -> its topic, while there is no answer
+        self._refused: dict[str, str] = {}  # topic -> why
         self._connects = 0
         self._emptied: dict[str, MQTTMessageInfo] = {}  # topic taken back -> whether the broker has it
         self._thread = threading.Thread(target=self._run, name="home-assistant", daemon=True)
@@ -91,7 +97,13 @@ class HomeAssistantLink:
     @property
     def error(self) -> str:
         """What fails now; empty when all is well."""
-        return self._subscription.last_error
+        if error := self._subscription.last_error:
+            return error
+        try:
+            topic, why = next(iter(self._refused.items()))
+        except (StopIteration, RuntimeError):  # another thread changes it: the next look tells
+            return ""
+        return f"the broker refuses what is published for Home Assistant, such as {topic}: {why}"
 
     def __enter__(self) -> HomeAssistantLink:
         self._thread.start()
@@ -112,6 +124,7 @@ class HomeAssistantLink:
                     # First noted, then published: what a kill leaves behind is then known, and taken back later.
                     self._topics.keep({*self._topics.kept, *self._publication.published})
                     self._send(messages)
+                    self._see_answers()
                     self._forget_cleared()
                     self._topics.keep(self._publication.published)
                 except Exception:
@@ -129,6 +142,9 @@ class HomeAssistantLink:
         """What was published over a connection that has ended may be lost: then all of it goes out again."""
         connects = self._subscription.connects
         if self._subscription.connected and (connects != self._connects or self._asked.is_set()):
+            if connects != self._connects:  # numbers begin anew
+                self._answers.clear()
+                self._asked_of.clear()
             self._connects = connects
             self._asked.clear()
             messages = self._publication.again()
@@ -137,9 +153,21 @@ class HomeAssistantLink:
             if sent is None:
                 self._connects = -1 if self._subscription.connected else self._connects
                 return
+            self._asked_of[sent.mid] = topic
             self._emptied.pop(topic, None)
             if not payload:
                 self._emptied[topic] = sent
+
+    def _see_answers(self) -> None:
+        while self._answers:
+            mid, reason = self._answers.popleft()
+            topic = self._asked_of.pop(mid, None)
+            if topic is not None and reason.is_failure:
+                if not self._refused:
+                    _log.warning("the broker refuses what is published on %s: %s", topic, reason)
+                self._refused[topic] = str(reason)
+            elif topic is not None:
+                self._refused.pop(topic, None)
 
     def _forget_cleared(self) -> None:
         for topic in [topic for topic, sent in self._emptied.items() if sent.is_published()]:

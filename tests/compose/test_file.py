@@ -125,6 +125,22 @@ def test_no_device_guesses_the_gateways_client_id(profile: str, name: str) -> No
     assert having == [name]
 
 
+@pytest.mark.parametrize("profile", ["full", "minimal"])
+def test_no_device_guesses_the_systems_client_id(profile: str) -> None:
+    """It could cut Home Assistant's link off. All that publish for the system have the secret, and nobody else."""
+    services = configuration(profile)["services"]
+
+    def has(name: str, secret: str) -> bool:
+        return any(one["source"] == secret for one in services[name].get("secrets", ()))
+
+    publishing = [name for name in services if has(name, "mqtt_system")]
+    assert publishing
+    assert publishing == [name for name in services if has(name, "system_session")]
+    setting = "HOTHOUSE_MQTT__SESSION_SECRET_FILE"
+    said = {services[name]["environment"].get(setting) for name in publishing if name in ("service", "standalone")}
+    assert said == {"/run/secrets/system_session"}
+
+
 def test_one_worker_or_the_head_may_be_lost() -> None:
     """A replica of each kind on each of two workers, a front before them, and a head that finds its state again."""
     services = configuration("full")["services"]

@@ -48,6 +48,7 @@ def test_files_are_their_owners_alone(deploy: Path) -> None:
         "storage_credentials",
         "mqtt_gateway",
         "gateway_session",
+        "system_session",
         "mqtt_porch",
         "mqtt_house",
         "mosquitto_acl",
@@ -116,6 +117,22 @@ def test_the_last_login_counts_without_the_end_of_its_line(deploy: Path) -> None
     assert (deploy / "secrets/mqtt_shed").is_file()
 
 
+def test_home_assistant_reads_what_the_system_writes_for_it(deploy: Path) -> None:
+    """And announces that it has started, which the system reads; no other login writes or reads any of it."""
+    (deploy / "mosquitto/logins").write_text("ha homeassistant\nporch demo/z1/porch\n")
+    make(deploy)
+    rules = (deploy / "secrets/mosquitto_acl").read_text()
+    of = {part.split("\n")[0]: set(part.split("\n")[1:]) for part in rules.strip().split("user ")[1:]}
+    assert of["ha"] >= {
+        "topic readwrite homeassistant/#", "topic read hothouse/state/#", "topic read hothouse/presence/#",
+    }  # fmt: skip
+    assert of["system"] >= {
+        "topic write homeassistant/device/+/config", "topic write hothouse/state/#",
+        "topic write hothouse/presence/+", "topic read homeassistant/status",
+    }  # fmt: skip
+    assert not [rule for rule in of["porch"] if "homeassistant" in rule or "state" in rule]
+
+
 def test_no_secret_is_an_argument(deploy: Path) -> None:
     """What hashes the passwords is told a file, not them."""
     make(deploy)
@@ -145,4 +162,4 @@ def test_a_device_that_is_none_is_refused(deploy: Path) -> None:
     (deploy / "mosquitto/logins").write_text("porch demo/porch\n")
     with pytest.raises(subprocess.CalledProcessError) as refused:
         make(deploy)
-    assert b"demo/porch is no site/zone/device, site/_uplink or clock" in refused.value.stderr
+    assert b"demo/porch is no site/zone/device, site/_uplink, clock or homeassistant" in refused.value.stderr

@@ -86,6 +86,15 @@ def test_no_device_guesses_a_gateways_client_id(overlay: str) -> None:
     assert re.search(r"^secret hothouse-mqtt-gateway .*\bsession-secret=gateway_session$", made, re.MULTILINE)
 
 
+def test_no_device_guesses_the_systems_client_id(overlay: str) -> None:
+    """It could cut Home Assistant's link off, again and again. Who publishes for the system has its secret."""
+    made = (KUBERNETES / "secrets.sh").read_text()
+    assert re.search(r"^secret hothouse-mqtt-system .*\bsession-secret=system_session$", made, re.MULTILINE)
+    if overlay != "edge":
+        settings = (KUBERNETES / "base/system/settings.env").read_text().splitlines()
+        assert "HOTHOUSE_MQTT__SESSION_SECRET_FILE=/run/secrets/mqtt/session-secret" in settings
+
+
 def test_redis_is_asked_by_tls(overlay: str) -> None:
     """It has no other port; the head asks it so, and knows by which authority to check it."""
     redis = [container["args"][0] for name, container in containers(overlay) if name.endswith(" redis")]

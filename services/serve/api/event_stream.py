@@ -26,6 +26,10 @@ BEAT_S = 15.0
 """After so long without a message a stream carries a comment: a silent connection is then a broken one."""
 LONGEST_S = 50.0
 """Requests end after a minute, streams a little earlier; clients ask again with ``Last-Event-ID``."""
+MOST_AHEAD = 1_000_000
+"""Another replica may have heard a little more of a live state. Versions begin with the time in microseconds: what is
+further ahead is of a live state whose clock was set back since.
+"""
 MOST = 3000
 """Streams of one replica."""
 WOKEN = 8
@@ -63,7 +67,10 @@ class EventStream:
     def take(self, changes: LiveStateChanges, health: Readiness | None) -> None:
         """Tell what changed; ``health`` is what the replica knows of itself after it, None where nobody looked."""
         index, version = changes.get("live_state", 0), changes["version"]
-        first, self._versions[index] = self._versions[index] == 0, version
+        before, self._versions[index] = self._versions[index], version
+        if version < before:  # a live state that took another's place after the clock was set back
+            self._kept = deque(one for one in self._kept if one[0] != index)
+            self._floors[index] = version
         told: list[tuple[str, Any]] = []
         if forecasts := changes.get("forecasts"):
             told.append(("forecasts", {"zones": [_short(forecast) for forecast in forecasts]}))
@@ -74,7 +81,7 @@ class EventStream:
         if health is not None and (self._health is None or _outline(health) != _outline(self._health)):
             self._health = health
             told.append(("health", health))
-        if first:
+        if not before:
             self._floors[index] = version
         elif told:
             self._keep(index, version, b"\n".join(_message(kind, said) for kind, said in told))
@@ -134,8 +141,9 @@ class EventStream:
         return True
 
     def _has_missed(self, seen: Sequence[int]) -> bool:
-        """Whether something that came after it is kept no more."""
-        return any(version < floor for version, floor in zip(seen, self._floors, strict=True))
+        """Whether something that came after it is kept no more, or it is of a live state that is gone."""
+        known = zip(seen, self._floors, self._versions, strict=True)
+        return any(not floor <= version <= newest + MOST_AHEAD for version, floor, newest in known)
 
     def _keep(self, index: int, version: int, text: bytes) -> None:
         self._kept.append((index, version, text))

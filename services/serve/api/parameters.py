@@ -1,4 +1,8 @@
-"""Query parameters: a route takes those that it declares, and refuses any other one by its name."""
+"""What is checked before a request's body is read: its query parameters, and the key of who sends it.
+
+A route takes the parameters that it declares, and refuses any other one by its name. A body is read and checked at the
+cost of everybody who asks at that time: so only for those who may give the order.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from services.access_keys import Scope
+from services.serve.api.auth import Keys
 from services.serve.api.problems import ProblemError
 
-__all__ = ["StrictRoute"]
+__all__ = ["StrictRoute", "keyed_route"]
 
 LONGEST = 64
 """Characters of a foreign name that an answer repeats."""
@@ -19,6 +25,9 @@ LONGEST = 64
 
 class StrictRoute(APIRoute):
     """Answers 422 to an unknown query parameter, before anything is done: a misspelled one must not pass unseen."""
+
+    def check_sender(self, request: Request) -> None:
+        """Called before a body is read; raises a problem."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The route's handler behind that check."""
@@ -30,6 +39,8 @@ class StrictRoute(APIRoute):
                 errors = [{"where": f"query.{name[:LONGEST]}", "message": self._why(name, known)} for name in unknown]
                 more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
                 raise ProblemError(422, f"{errors[0]['where']}: {errors[0]['message']}{more}", errors=errors[:20])
+            if self.body_field is not None:
+                self.check_sender(request)
             return await handle(request)
 
         return checked
@@ -40,6 +51,17 @@ class StrictRoute(APIRoute):
         nearest = get_close_matches(name.lower(), known, 1)
         hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
         return f"there is no such parameter; {hint}"
+
+
+def keyed_route(keys: Keys, scope: Scope) -> type[StrictRoute]:
+    """A route that answers 401 or 403 to a body of who has no key for ``scope``."""
+    require = keys.require_operator if scope == "operate" else keys.require_reader
+
+    class KeyedRoute(StrictRoute):
+        def check_sender(self, request: Request) -> None:
+            require(request.headers.get("authorization"))
+
+    return KeyedRoute
 
 
 def _names(dependant: Any) -> Iterator[str]:

@@ -7,24 +7,43 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    field_validator,
+    model_validator,
+)
 
 from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
     "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
     "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
-    "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf",
+    "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf", "few_members",
 ]  # fmt: skip
 
 MAX_ROWS = 5000
+MOST_MEMBERS = 1000
 
 ExpertName = Annotated[
     Literal["network", "trees", "tuned"],
     Query(description="Whose model: the network's, that of the trees, or the network that is fine-tuned."),
 ]
 
-Values = dict[str, FiniteFloat | None]
+
+def few_members(said: Any) -> Any:
+    """Refuses a JSON object of very many members: each wrong one is an error of its own, and a body has room for so
+    many of them that nobody else is answered for seconds.
+    """
+    if isinstance(said, dict) and len(said) > MOST_MEMBERS:
+        raise ValueError(f"it has {len(said)} members; {MOST_MEMBERS} is the most")
+    return said
+
+
+Values = Annotated[dict[str, FiniteFloat | None], BeforeValidator(few_members)]
 
 
 def _checked(values: Values) -> Values:
@@ -45,6 +64,7 @@ class RowIn(BaseModel):
     """One row of a window: the step that ends at ``end_ms``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    _few = model_validator(mode="before")(few_members)
 
     end_ms: int = Field(ge=EARLIEST_MS, le=LATEST_MS, description="End of the step, Unix time in ms, UTC.")
     values: Values = Field(description="metric: value; null or left out where missing.")
@@ -70,6 +90,7 @@ class ChangeIn(BaseModel):
     """A change of a plan, or of the weather, over a time: with one of ``add``, ``set``, ``at_least``, ``at_most``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    _few = model_validator(mode="before")(few_members)
 
     metric: Annotated[str, Field(max_length=64, description="A setpoint, the vents, or the weather.")]
     add: Annotated[FiniteFloat | None, Field(description="So much more than planned, in the metric's unit.")] = None
@@ -108,6 +129,7 @@ class WhatIf(BaseModel):
     """A question: what would change with another plan or other weather; or what follows from rows of your own."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    _few = model_validator(mode="before")(few_members)
 
     zone: Annotated[str, Field(min_length=1, max_length=130, description="Zone, or site/zone.")]
     site: Annotated[str | None, Field(max_length=64, description="Site, where two have such a zone.")] = None
@@ -117,14 +139,19 @@ class WhatIf(BaseModel):
     ] = None
     rows: Annotated[
         list[RowIn] | None,
-        Field(min_length=1, max_length=MAX_ROWS, description="Rising by the step; the network alone answers."),
+        Field(
+            min_length=1,
+            max_length=MAX_ROWS,
+            fail_fast=True,
+            description="Rising by the step; the network alone answers.",
+        ),
     ] = None
 
     @field_validator("changes", mode="before")
     @classmethod
     def _for_a_day(cls, changes: Any) -> Any:
         """``{metric: value}``, as before there were times: this value from now on, for a day."""
-        if isinstance(changes, dict):
+        if isinstance(few_members(changes), dict):
             return [{"metric": metric, "set": value} for metric, value in changes.items()]
         return changes
 

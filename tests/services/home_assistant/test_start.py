@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import ray
 
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.mqtt.device_logins import DeviceLogins
+from services.cli.setup.devices import HOME_ASSISTANT_WRITES
 from services.config import load_settings
 from services.home_assistant.names import config_topic, device_id
 from services.home_assistant.start import home_assistant_link
@@ -80,3 +83,30 @@ def test_a_zone_that_leaves_while_the_broker_is_away_is_removed(tmp_path: Path) 
             until(lambda: device not in retained(broker.address))
             until(lambda: device not in topics.read_text())
             assert config_topic("homeassistant", device_id("demo", "north-2")) in retained(broker.address)
+
+
+@pytest.mark.broker
+def test_a_broker_that_refuses_what_is_published_is_named(tmp_path: Path) -> None:
+    """A login without the rights made no device appear, and nobody was told; once it has them all is well."""
+    config = config_topic("homeassistant", device_id("demo", "north-1"))
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        logins = DeviceLogins(broker.folder)
+
+        def link_of(name: str, *writes: str) -> Greenhouse:
+            password = logins.add(
+                name, 0, ["hothouse/presence/+", "hothouse/state/#", *writes], ["homeassistant/status"]
+            )
+            return Greenhouse(tmp_path, replace(broker.address, username=name, password=password))
+
+        greenhouse = link_of("without")
+        greenhouse.say(forecasts=[forecast()])
+        with greenhouse.link:
+            until(lambda: "refuses what is published" in greenhouse.link.error, "the link says so")
+            assert "homeassistant/device/" in greenhouse.link.error
+            assert "Not authorized" in greenhouse.link.error
+        allowed = link_of("with", *HOME_ASSISTANT_WRITES)
+        allowed.say(forecasts=[forecast()])
+        with allowed.link:
+            until(lambda: config in retained(broker.address))
+            allowed.say_and_wait(forecasts=[forecast()])
+            assert allowed.link.error == ""

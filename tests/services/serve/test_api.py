@@ -114,6 +114,24 @@ def test_errors_are_problems(system: System, method: str, path: str, status: int
     assert_problem(system.client.request(method, path), status, says)
 
 
+def test_a_body_is_read_for_who_may_send_it_alone() -> None:
+    """Of each described call with one; what follows costs the time of all who ask."""
+    system = System(Keys("op-key", "read-key", read_needs_key=True))
+    described = system.client.get("/openapi.json").json()["paths"]
+    calls = [(m, path) for path, methods in described.items() for m, call in methods.items() if "requestBody" in call]
+    assert len(calls) >= 6
+    for method, path in calls:
+        at, json_of = path.format(zone="north-1", id="a1"), {"Content-Type": "application/json"}
+        broken = {"content": b"{", "headers": json_of}
+        assert_problem(system.client.request(method, at, **broken), 401, "needs a key")
+        reader = {**broken, "headers": {**json_of, "Authorization": "Bearer read-key"}}
+        said = (422, "not JSON") if path == "/predict" else (403, "does not allow")
+        assert_problem(system.client.request(method, at, **reader), *said)
+        operator = {**broken, "headers": {**json_of, **OPERATOR}}
+        assert_problem(system.client.request(method, at, **operator), 422, "not JSON")
+    system.client.close()
+
+
 def test_head_is_answered_as_get_without_the_body(system: System) -> None:
     """Monitors and ``curl -I`` ask so: of each described GET, the page and an error the same status and headers."""
     described = system.client.get("/openapi.json").json()["paths"]

@@ -16,7 +16,7 @@ from services.serve.api.auth import Keys
 from services.serve.api.event_stream import EventStream
 from services.serve.health import Readiness
 from services.serve.live_state import LiveStateChanges
-from tests.patience import core_slowness
+from tests.patience import core_slowness, patience_s
 from tests.services.serve.fakes import zone_forecast
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
 
@@ -102,6 +102,33 @@ def test_what_was_known_before_the_first_stream_came_hides_no_change() -> None:
         stream.take({"version": 11}, HEALTH)
         assert b"event: health" in await anext(said)
         await said.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_live_state_whose_clock_was_set_back_is_heard() -> None:
+    """It counts on from an earlier time than the one before it: open streams begin again, and those that were cut."""
+
+    async def run() -> None:
+        stream = EventStream(time.monotonic)
+        stream.take({"version": 9_000_000}, HEALTH)
+        cut = Listener(stream)
+        await asyncio.sleep(0)
+        stream.take({"version": 9_000_001, "forecasts": [zone_forecast()]}, HEALTH)
+        await cut.has(1)
+        stream.take({"version": 5, "forecasts": [zone_forecast()]}, HEALTH)
+        async with asyncio.timeout(patience_s(10)):
+            await cut.task
+        again = Listener(stream, cut.events[-1][2])
+        await asyncio.sleep(0)
+        ((_, hello, number),) = parsed(again.text)
+        assert (hello["anew"], number) == (True, "5")
+        stream.take({"version": 6, "forecasts": [zone_forecast()]}, HEALTH)
+        async with asyncio.timeout(patience_s(10)):
+            await again.has(1)
+        assert again.events[0][2] == "6"
+        stream.close()
+        await again.task
 
     asyncio.run(run())
 

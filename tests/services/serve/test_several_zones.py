@@ -11,7 +11,8 @@ import pytest
 
 from services.serve.api.answer_types import ForecastsAnswer
 from services.serve.api.auth import Keys
-from services.serve.api.routes import several_zones
+from services.serve.api.predict_parameters import answer_of
+from services.serve.api.routes import predict, several_zones
 from services.serve.api.routes.several_zones import each_zone
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
@@ -49,6 +50,22 @@ def test_each_zone_is_answered_as_it_is_alone(system: System, more: str) -> None
     alone = [get(system, f"/predict?zone={zone}{more}") for zone in ("north-2", "demo/north-1")]
     assert found == {"zones": alone, "problems": []}
     msgspec.convert(found, ForecastsAnswer)
+
+
+def test_what_takes_long_is_worked_out_beside_the_event_loop(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred zones with fifty quantiles each are seconds, in which others are answered."""
+    inside = []
+
+    def answered(*given: Any, **options: Any) -> dict[str, Any]:
+        try:
+            inside.append(asyncio.get_running_loop())
+        except RuntimeError:
+            inside.append(None)
+        return answer_of(*given, **options)
+
+    monkeypatch.setattr(predict, "answer_of", answered)
+    get(system, "/predict?zones=north-2,demo/north-1&quantiles=0.05,0.5")
+    assert inside == [None, None]
 
 
 def test_a_call_of_many_zones_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from services.serve.api.answers.alert_answers import (
     in_order,
 )
 from services.serve.api.answers.forecast_answers import ZoneProblem
-from services.serve.api.parameters import StrictRoute
+from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
@@ -45,7 +45,9 @@ State = Annotated[
 
 def alert_routes(state: ApiState) -> APIRouter:
     """The routes about alerts."""
-    routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
+    routes = APIRouter(
+        tags=["alerts"], route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422], **KEYED}
+    )
     backend = state.backend
 
     @routes.get("/alerts", response_model=None, responses=described(AlertsAnswer))

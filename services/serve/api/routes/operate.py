@@ -22,7 +22,7 @@ from services.serve.api.answer_types import (
     described,
 )
 from services.serve.api.backend import OrderAnswer
-from services.serve.api.parameters import StrictRoute
+from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError, problem
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS, ExpertName, Submission
 from services.serve.api.state import ApiState, Authorization
@@ -48,7 +48,7 @@ Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters
 
 def operate_routes(state: ApiState) -> APIRouter:
     """The routes that operators and their tools use."""
-    routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    routes = APIRouter(route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422]})
     backend = state.backend
 
     @routes.get("/models", tags=["models"], response_model=None, responses={**described(ModelsAnswer), **KEYED})

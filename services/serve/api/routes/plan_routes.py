@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Body, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 
-from edge.wire.plan import PlanKind, decode_plan, encode_plan, plan_topic
+from edge.wire.plan import MAX_POINTS, PlanKind, decode_plan, encode_plan, plan_topic
 from edge.wire.topic import SITE_ZONE
 from services.serve.api.answer_types import PlanPublished, ZonePlans, described
-from services.serve.api.parameters import StrictRoute
+from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import PREDICT_ANSWERS
+from services.serve.api.schemas import PREDICT_ANSWERS, few_members
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
 
@@ -34,7 +34,8 @@ class PlanIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     values: Annotated[
-        dict[str, list[tuple[int, FiniteFloat | None]]],
+        dict[str, Annotated[list[tuple[int, FiniteFloat | None]], Field(max_length=MAX_POINTS, fail_fast=True)]],
+        BeforeValidator(few_members),
         Field(min_length=1, description="metric: [[time it is valid at, Unix time in ms, UTC; value], ...]"),
     ]
     source: Annotated[str, Field(min_length=1, max_length=64, description="Who plans; a newer plan replaces it.")] = (
@@ -49,7 +50,9 @@ EXAMPLE = {"values": {"sp_heat_c": [[1_646_110_800_000, 18.5], [1_646_154_000_00
 
 def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> APIRouter:
     """The routes about plans."""
-    routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    routes = APIRouter(
+        tags=["plans"], route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422]}
+    )
     backend = state.backend
     issued: dict[tuple[str, str], int] = {}  # zone -> when the newest plan was issued that this replica published
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from typing import Annotated
 
 import msgspec
@@ -20,7 +21,7 @@ from services.serve.api.answer_types import (
     described,
 )
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, ZoneProblem
-from services.serve.api.parameters import StrictRoute
+from services.serve.api.parameters import keyed_route
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
@@ -73,7 +74,9 @@ Events = Annotated[
 
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
-    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
+    routes = APIRouter(
+        tags=["forecasts"], route_class=keyed_route(state.keys, "read"), responses={422: PREDICT_ANSWERS[422], **KEYED}
+    )
     backend, spec = state.backend, state.spec
 
     forecasts = {**PREDICT_ANSWERS, **described(ForecastAnswer, ForecastsAnswer)}
@@ -101,9 +104,13 @@ def predict_routes(state: ApiState) -> APIRouter:
                 return body
             asked = Asked.of(spec, targets, horizons, quantiles, events)
             outlook = await backend.outlook(*key) if scenarios or asked.events else None
-            return JSONResponse(
-                answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios)
-            ).body  # type: ignore[return-value]  # bytes, as it is made here
+
+            def said() -> bytes:
+                found = answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios)
+                return JSONResponse(found).body  # type: ignore[return-value]  # bytes, as it is made here
+
+            # Of a hundred zones and as many quantiles it takes seconds, and others are answered meanwhile.
+            return await to_thread(said)
 
         if zone is not None:
             return Response(await answer(view.find(zone, site)), media_type="application/json")

@@ -18,7 +18,7 @@ from models.alerts.rules_document import DocumentError, RulesDocument
 from services.messages import SiteRulesShown
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
-from services.serve.api.parameters import StrictRoute
+from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
@@ -41,7 +41,9 @@ EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high
 
 def rule_routes(state: ApiState) -> APIRouter:
     """The routes about rules."""
-    routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
+    routes = APIRouter(
+        tags=["alerts"], route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422], **KEYED}
+    )
     backend, reach_h = state.backend, reach_steps(state.spec) * STEP_MS / HOUR_MS
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
     outdated: dict[int | str, dict[str, Any]] = {
