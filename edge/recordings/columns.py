@@ -10,7 +10,7 @@ given by hand; every key is optional::
     latitude = 51.98
     longitude = 4.53
     time = "timestamp"                 # the time column, when it is not `time`
-    time_format = "%d-%m-%Y %H:%M"     # how it is written, when not as 2022-02-01 00:05
+    time_format = "%d-%m-%Y %H:%M"     # how it is written, when not as 2022-02-01 00:05; Unix time: unix_s, unix_ms
     separator = ";"                    # of a CSV file's columns, when it is not ","
     decimal = ","                      # of its numbers, when it is not "."
     missing = ["ERR"]                  # more words that mean a missing value
