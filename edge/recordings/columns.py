@@ -214,7 +214,7 @@ def convert(column: Column, raw: F64, least: F64, most: F64) -> F64:
 def load_mapping(path: Path) -> Mapping:
     """Read a mapping file; raises :class:`RecordingError` naming what is wrong in it."""
     try:
-        said = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
+        said = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), _File)
     except OSError as error:
         raise RecordingError(f"the mapping {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

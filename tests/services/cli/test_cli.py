@@ -573,6 +573,18 @@ def test_a_wrong_setting_stops_every_command(command: list[str], monkeypatch: py
     assert "Traceback" not in told
 
 
+def test_settings_are_listed_for_whoever_wrote_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command's hint names `hothouse config`, which fails, too, and lists them all first."""
+    monkeypatch.setenv("HOTHOUSE_MQTT__PROT", "1884")
+    result = hothouse("config")
+    assert result.exit_code == 2
+    assert "mqtt.prot is not a setting; did you mean mqtt.port?" in result.stderr
+    assert "Each setting stands above with its default." in result.stderr
+    assert "storage.url" in result.stdout
+    as_json = hothouse("config", "--json")
+    assert (as_json.exit_code, as_json.stdout) == (2, "")
+
+
 def test_doctor_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """`doctor --json` prints every check with its state."""
     monkeypatch.setenv("HOTHOUSE_API__PORT", "0")
@@ -603,6 +615,7 @@ def test_init_writes_a_file_once() -> None:
     again = hothouse("init")
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
     assert hothouse("init", "--force").exit_code == 0
+    assert "`hothouse --config green.toml doctor` checks it" in hothouse("init", "green.toml").output
 
 
 def test_a_summary_without_a_folder_is_refused_at_once(tmp_path: Path) -> None:
