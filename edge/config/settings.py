@@ -20,7 +20,7 @@ import pydantic_settings
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from edge.config import sections
+from edge.config import mistakes, sections
 
 __all__ = [
     "EdgeSettings", "SettingsError", "child_environment", "environment", "gateway_settings", "read_settings",
@@ -163,7 +163,8 @@ def read_settings(
         return kind(**content)
     except ValidationError as error:
         masked = {f"{section}.{name}" for section, name in _secrets(kind)}
-        raise SettingsError(_explain(error, source, masked), "`hothouse config` lists every setting.") from None
+        words = mistakes.of_values(error, kind, source, masked)
+        raise SettingsError(words, "`hothouse config` lists every setting.") from None
     except pydantic_settings.SettingsError as error:  # its words name a section, never the variable's value
         raise SettingsError(
             f"a {_PREFIX} variable cannot be read: {error}",
@@ -175,11 +176,9 @@ def read_settings(
 
 def _read(source: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(source.read_text())
+        return tomllib.loads(source.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
-        ) from error
+        raise SettingsError(*mistakes.of_toml(error, source)) from error
     except OSError as error:
         raise SettingsError(f"the configuration file {source} cannot be read: {error.strerror}") from error
 
@@ -190,18 +189,3 @@ def _secrets(kind: type[EdgeSettings]) -> Iterator[tuple[str, str]]:
             for name, inner in field.annotation.model_fields.items():
                 if SecretStr in (inner.annotation, *get_args(inner.annotation)):
                     yield section, name
-
-
-def _explain(error: ValidationError, source: Path, masked: Collection[str]) -> str:
-    lines = []
-    for problem in error.errors(include_url=False):
-        name = ".".join(str(part) for part in problem["loc"]) or "settings"
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{name} is not a setting")
-            continue
-        given = problem.get("input")
-        shown = "" if name in masked or isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
-        message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        message = message[:1].lower() + message[1:]
-        lines.append(f"{name}{shown} {message}")
-    return f"{'; '.join(lines)} (in {source} or the environment)"

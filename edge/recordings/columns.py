@@ -10,7 +10,7 @@ given by hand; every key is optional::
     latitude = 51.98
     longitude = 4.53
     time = "timestamp"                 # the time column, when it is not `time`
-    time_format = "%d-%m-%Y %H:%M"     # how it is written, when not as 2022-02-01 00:05
+    time_format = "%d-%m-%Y %H:%M"     # how it is written, when not as 2022-02-01 00:05; Unix time: unix_s, unix_ms
     separator = ";"                    # of a CSV file's columns, when it is not ","
     decimal = ","                      # of its numbers, when it is not "."
     missing = ["ERR"]                  # more words that mean a missing value
@@ -214,7 +214,7 @@ def convert(column: Column, raw: F64, least: F64, most: F64) -> F64:
 def load_mapping(path: Path) -> Mapping:
     """Read a mapping file; raises :class:`RecordingError` naming what is wrong in it."""
     try:
-        said = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
+        said = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), _File)
     except OSError as error:
         raise RecordingError(f"the mapping {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

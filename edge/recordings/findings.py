@@ -62,6 +62,7 @@ MISSING = frozenset(
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?\Z")
 _CELSIUS_MOST, _FAHRENHEIT_MOST = 60.0, 140.0
+_FAHRENHEIT_NONE = 200.0  # no greenhouse has as many °F; in K it is frost
 _WARM, _FEW = 35.0, 0.01  # the median of a column in °C is below, or less than one in a hundred is above 60
 
 
@@ -188,7 +189,8 @@ def _of_range(file: str, name: str, column: Column, known: F64) -> list[Finding]
     if not cut.size:
         return []
     is_hot = metric.unit == "°C" and not column.is_stated and (cut > metric.high).all()
-    if_so, unit = ("if they are °F", "°F") if is_hot else ("if that is right", metric.unit)
+    warm = "K" if (cut > _FAHRENHEIT_NONE).all() else "°F"
+    if_so, unit = (f"if they are {warm}", warm) if is_hot else ("if that is right", metric.unit)
     return [Finding(
         f"{file}: column {name}: {cut.size} of {known.size} values are not within {metric.low:g} to {metric.high:g} "
         f"{metric.unit}, such as {cut[0]:.6g}, and count as missing; {if_so}: {_line(name, column, unit)}",

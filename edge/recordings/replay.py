@@ -25,7 +25,7 @@ class RecordingSource:
     :func:`~edge.recordings.recording.load_recording`, which says what may be in the folder and what it raises.
 
     ``unmapped`` lists the columns that have no metric, ``notes`` says what was left out, guessed or cut, each with what
-    mends it; notes are logged once as warnings.
+    mends it; notes are logged once as warnings, unless ``log_notes`` is false.
     ``seq`` is the row of a device's table, so skipping what was imported before keeps ids rising.
     ``foreseen`` are plans for the recording's site; each is given when it was issued.
     """
@@ -33,7 +33,7 @@ class RecordingSource:
     def __init__(
         self, folder: Path, mapping: Path | None = None, site: str | None = None, timezone: str | None = None,
         latitude: float | None = None, longitude: float | None = None, *, boot_seed: int | None = None,
-        foreseen: Sequence[PlanMessage] = (),
+        foreseen: Sequence[PlanMessage] = (), log_notes: bool = True,
     ) -> None:  # fmt: skip
         self.recording = recording = load_recording(
             folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude
@@ -47,7 +47,7 @@ class RecordingSource:
         self.unmapped = recording.unmapped
         self.notes = recording.notes
         self.primary: Mapping[str, str] = _primary(recording.tables)
-        for note in self.notes:
+        for note in self.notes if log_notes else ():
             _LOG.warning("%s", note)
         self._instants: list[int] = np.unique(np.concatenate([t.times_ms for t in recording.tables])).tolist()
         self._next = 0

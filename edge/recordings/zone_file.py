@@ -10,7 +10,6 @@ import zlib
 import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from edge.recordings.columns import Mapping, RecordingError, find_column
 from edge.recordings.findings import Cells, Finding, numbers, of_cells
 from edge.recordings.local_time import to_utc_ms
 from edge.recordings.packed_file import ENDINGS, open_text
+from edge.recordings.time_cells import moment, unix_times, utc_or_clock
 from edge.wire.topic import is_name
 
 __all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
@@ -89,9 +89,19 @@ def read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str
     read = _read_parquet if kind == ".parquet" else _read_csv
     try:
         found = read(path, kind, said)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise RecordingError(
+            f'{path.name} is not in UTF-8, or damaged: save it as "CSV UTF-8" where it was made, or convert it: '
+            f"iconv -f {_encoding(error)} -t UTF-8"
+        ) from error
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, csv.Error) as error:
         raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
     return _zone_file(path.name, path.name[: -len(kind)], found, said, zone, otherwise)
+
+
+def _encoding(error: UnicodeDecodeError) -> str:
+    """What a text is most likely in that is not UTF-8: spreadsheets on Windows write one of these."""
+    return "UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
 
 
 def zone_of_table(name: str, table: Any, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
@@ -114,7 +124,8 @@ def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinf
         )
     notes = []
     if lost:
-        hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
+        is_put_back = not is_utc and said.clock == "civil" and zone.key != "UTC"
+        hint = ' (set clock = "standard" if it knows no daylight saving)' if is_put_back else ""
         notes.append(
             f"{label}: {lost} of {times.size} rows left out: their time is there twice, "
             f"or is one that the clock never showed{hint}"
@@ -147,32 +158,13 @@ def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
                     f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
                 )
             rows.append(row)
-            moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}", said.time_format))
-    times, is_utc = _times(moments, path.name)
+            moments.append(moment(row[place], f"{path.name}, line {reader.line_num}", said.time_format))
+    times, is_utc = utc_or_clock(moments, path.name)
     columns, counted = {}, {}
     for at in wanted:
         name = header[at].strip()
         columns[name], counted[name] = numbers([row[at] for row in rows], said.decimal, said.missing)
     return [name.strip() for name in header], times, is_utc, columns, unmapped, counted
-
-
-def _moment(text: str, where: str, written: str) -> datetime:
-    try:
-        # A clock's time has no zone; whether it carries an offset is seen later.
-        return datetime.strptime(text.strip(), written) if written else datetime.fromisoformat(text.strip())  # noqa: DTZ007
-    except ValueError as error:
-        wanted = f"time as {written!r} (time_format)" if written else "time such as 2022-02-01 00:05"
-        fix = "" if written else '; say how it is written, as time_format = "%d-%m-%Y %H:%M", in recording.toml'
-        raise RecordingError(f"{where}: {text[:40]!r} is no {wanted}{fix}") from error
-
-
-def _times(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
-    """Milliseconds since 1970, and whether they are UTC; else they are a clock's, read as if it showed UTC."""
-    aware = {moment.tzinfo is not None for moment in moments}
-    if len(aware) > 1:
-        raise RecordingError(f"{label}: some times carry a UTC offset and some do not")
-    seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
-    return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
 
 
 def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
@@ -201,10 +193,12 @@ def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
         place, wanted, unmapped = _understand(label, header, said)
         times = _plain(table.column(place))
         if pa.types.is_string(times.type) and not times.null_count:
-            shown, is_utc = _times([_moment(text, label, said.time_format) for text in times.to_pylist()], label)
+            shown, is_utc = utc_or_clock([moment(text, label, said.time_format) for text in times.to_pylist()], label)
         elif pa.types.is_timestamp(times.type) and not times.null_count:
             is_utc = times.type.tz is not None
             shown = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        elif (pa.types.is_integer(times.type) or pa.types.is_floating(times.type)) and not times.null_count:
+            shown, is_utc = unix_times(times.cast(pa.float64()).to_numpy(), label, said.time, said.time_format), True
         else:
             raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a timestamp in every row")
         columns, counted = {}, {}
@@ -236,6 +230,10 @@ def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, 
         shown = f"its columns are {', '.join(header[:6])} …" if header else "it is empty"
         if len(header) == 1 and (parted := next((sign for sign in ";|\t," if sign in header[0]), "")):
             shown += f"; say separator = {json.dumps(parted)} in recording.toml"
+        elif len(header) == 1:
+            shown += "; its first line must name the columns: remove what stands above"
+        elif header:
+            shown += '; say which one holds the time, as time = "timestamp", in recording.toml'
         raise NoRecordingError(f"{label} has no column {said.time!r}; {shown}")
     place = names.index(said.time)
     wanted: list[int] = []

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from models.frames.frame_times import utc_index
+
 __all__ = [
     "ONLY_ZONE",
     "Frames",
@@ -19,7 +21,6 @@ __all__ = [
     "check_units",
     "plausible",
     "read_frames",
-    "utc_index",
 ]
 
 F64 = npt.NDArray[np.float64]
@@ -38,7 +39,10 @@ SHARE_MOST = 1.5
 """A relative humidity that is never more than this is a share."""
 
 WARM_C = 45.0
-"""A greenhouse whose median is above this was measured in °F."""
+"""A greenhouse whose median is above this was measured in °F or K."""
+
+HOT_F = 200.0
+"""No greenhouse has as many °F; in K it is frost."""
 
 LONGEST_GAP_MS = 366 * 86_400_000
 """A jump in time that is longer is a date mistyped."""
@@ -115,7 +119,8 @@ def check_units(zones: Mapping[str, ZoneSamples], metrics: Mapping[str, MetricMe
             if name in _SHARES and said.max() <= SHARE_MOST:
                 raise ValueError(f"{where} is never above {SHARE_MOST}, so it looks like a share: multiply it by 100")
             if name in _TEMPERATURES and np.median(said) > WARM_C:
-                raise ValueError(f"{where} has a median of {np.median(said):.1f}, so it looks like °F: {mend}")
+                unit = "K" if np.median(said) > HOT_F else "°F"
+                raise ValueError(f"{where} has a median of {np.median(said):.1f}, so it looks like {unit}: {mend}")
             if out > OUT_OF_RANGE * len(said):
                 raise ValueError(
                     f"{where} is outside of {metric.low:g} to {metric.high:g} {metric.unit} in {out} of {len(said)}"
@@ -127,36 +132,6 @@ def plausible(values: F64, metric: MetricMeaning) -> F64:
     """What can be; NaN instead of the rest."""
     at_most = metric.high if metric.clip_from is None else metric.clip_from
     return np.where((values >= metric.low) & (values <= at_most), np.minimum(values, metric.high), np.nan)
-
-
-def utc_index(index: pd.Index, timezone: str, after_ms: int | None, whose: str) -> I64:
-    """Times in UTC, ms. Naive ones are what the clock of ``timezone`` showed.
-
-    The hour that the clock shows twice in autumn is told apart by the order of rows: each is the first time of its name
-    that is later than the row before, and than ``after_ms``. Raises ``ValueError`` for a time that never was.
-    """
-    if not isinstance(index, pd.DatetimeIndex):
-        hint = f"frame.index = pd.to_datetime(frame.index) makes one of {index.dtype}"
-        raise ValueError(f"the index of {whose} holds no times: set a DatetimeIndex ({hint}, set_index of a column)")
-    if index.hasnans:
-        raise ValueError(f"the index of {whose} holds NaT: drop those rows with frame[frame.index.notna()]")
-    if index.tz is not None:
-        return _ms(index)
-    first, second = (
-        index.tz_localize(timezone, ambiguous=np.full(len(index), summer), nonexistent="NaT")
-        for summer in (True, False)
-    )
-    if first.hasnans:
-        never = index[first.isna()][0]
-        raise ValueError(
-            f"{whose} has a row at {never}, which no clock in {timezone} showed: give times with their UTC offset"
-        )
-    utc_ms, later_ms = _ms(first).copy(), _ms(second)
-    for row in np.flatnonzero(utc_ms != later_ms).tolist():
-        before = utc_ms[row - 1] if row else after_ms
-        if before is not None and utc_ms[row] <= before:
-            utc_ms[row] = later_ms[row]
-    return utc_ms
 
 
 def _by_zone(frames: Frames) -> dict[str, pd.DataFrame]:
@@ -172,8 +147,12 @@ def _by_zone(frames: Frames) -> dict[str, pd.DataFrame]:
     wrong = frames if not isinstance(frames, Mapping) else next(
         (part for part in frames.values() if not isinstance(part, pd.DataFrame)), None
     )  # fmt: skip
-    if wrong is not None:
-        raise ValueError(f"give a DataFrame, or one for each zone as {{zone: frame}}, not {type(wrong).__name__}")
+    if wrong is not None or frames is None:
+        given = type(wrong).__module__.partition(".")[0] + "'s " if type(wrong).__name__ == "DataFrame" else ""
+        raise ValueError(
+            "give a DataFrame of pandas, or one for each zone as {zone: frame}, not "
+            f"{given}{'None' if wrong is None else type(wrong).__name__}"
+        )
     return _named(frames.items())
 
 
@@ -202,6 +181,11 @@ def _read(
 
 def _check_columns(whose: str, columns: Iterable[Hashable], metrics: Mapping[str, MetricMeaning]) -> None:
     names = list(columns)
+    if names and all(isinstance(name, tuple) for name in names):  # of a wide frame, a zone beside another
+        raise ValueError(
+            f"the columns of {whose} have several levels: give a frame a zone, as in "
+            "{zone: frame[zone] for zone in frame.columns.levels[0]}"
+        )
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{whose} has two columns {name!r}: keep one, or their mean")
@@ -247,10 +231,6 @@ def _numbers(whose: str, column: pd.Series[Any]) -> F64:
         )
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
-
-
-def _ms(index: pd.DatetimeIndex) -> I64:
-    return np.asarray(index.as_unit("ms").asi8, dtype=np.int64)
 
 
 def _words(utc_ms: Any, timezone: str) -> str:

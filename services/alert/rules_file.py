@@ -23,7 +23,7 @@ HINT = "docs/alerts.md has the table of rules and an example."
 def load_document(path: Path) -> RulesDocument:
     """What a file says; raises :class:`ConfigError`."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     return parse_document(text, str(path))

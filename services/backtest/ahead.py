@@ -12,6 +12,7 @@ import numpy as np
 from edge.recordings.columns import Mapping, convert, find_column, load_mapping
 from edge.recordings.local_time import to_utc_ms
 from edge.recordings.recording import RecordingError, load_recording
+from edge.recordings.time_cells import UNIX_MS
 from edge.recordings.zone_file import name_of
 from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
@@ -147,7 +148,10 @@ def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
     if times.isna().any():
         raise ValueError(f"column {times.name!r} lacks times")
     written, utc = None, False
-    if len(times) and isinstance(times.iloc[0], str):
+    scale_ms = UNIX_MS.get(table.said.time_format)
+    if scale_ms and not pd.api.types.is_datetime64_any_dtype(times):
+        times = pd.to_datetime(times.astype(np.float64) * scale_ms, unit="ms", utc=True)
+    elif len(times) and isinstance(times.iloc[0], str):
         written = table.said.time_format or "ISO8601"
         utc = pd.to_datetime(times.iloc[:1], format=written).dt.tz is not None
     read = pd.to_datetime(times, format=written, utc=utc)

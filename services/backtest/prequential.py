@@ -161,7 +161,11 @@ def replay(
             tuning.after(t)
         progress(t + 1, length)
     if not zone:
-        raise HothouseError("no zone is longer than the warm-up: nothing to forecast")
+        days = max(last - first for first, last in table.spans) / _DAY_MS
+        raise HothouseError(
+            "no zone is longer than the warm-up: nothing to forecast",
+            f"The longest has {days:.1f} days, and the warm-up {options.warmup_ms / _DAY_MS:g}: make that shorter.",
+        )
     at = np.array(zone, dtype=np.int64)
     when = np.array(origin_ms, dtype=np.int64)
     truth, still, naive = _compared(table, spec, at, when)

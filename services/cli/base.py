@@ -16,7 +16,10 @@ from rich.text import Text
 from services.config import Settings, load_settings
 from services.errors import ConfigError, HothouseError
 
-__all__ = ["CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "need_cluster", "options_of", "print_json"]
+__all__ = [
+    "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "is_new", "need_cluster", "need_state",
+    "options_of", "print_json", "tell_if_new",
+]  # fmt: skip
 
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
@@ -84,6 +87,27 @@ def need_cluster(command: str) -> Iterator[None]:
             "Install it: pip install 'hothouse[cluster]' (in a checkout: make setup).",
         )
     yield
+
+
+def need_state(settings: Settings, command: str) -> None:
+    """Raises :class:`HothouseError` where no system has run on the data folder: there, nothing is no news."""
+    if is_new(settings):
+        raise HothouseError(
+            f"no Hothouse has run on the data folder {settings.data_dir.absolute()} yet",
+            f"Go to the folder where `hothouse up` runs, or name it: hothouse --data-dir DIR {command}",
+        )
+
+
+def tell_if_new(settings: Settings) -> None:
+    """Says on standard error that no system has run on the data folder, which may be another one than is meant."""
+    if is_new(settings):
+        words = f"No Hothouse has run on the data folder {settings.data_dir.absolute()} yet: this holds there alone."
+        errors.print(Text(words), soft_wrap=True)
+
+
+def is_new(settings: Settings) -> bool:
+    """Whether no system has made the folder of the storage yet; of a bucket nobody knows."""
+    return not settings.storage.url and not settings.storage_folder.is_dir()
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from services.cli.base import console, options_of, print_json
+from services.cli.base import console, need_state, options_of, print_json
 from services.errors import HothouseError
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def deadletters(
     from services.store.deadletters import count_dead_letters, read_dead_letters
     from services.store.storage import storage_of
 
-    root = storage_of(options_of(ctx).settings())
+    settings = options_of(ctx).settings()
+    need_state(settings, "deadletters")
+    root = storage_of(settings)
     try:
         if newest:
             _show_dead_letters(read_dead_letters(root, newest, reason), as_json)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -37,7 +38,11 @@ def read_plans(path: Path, timezone: str, zone: str) -> dict[str, Values]:
 
 
 def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values]:
-    rows = csv.reader(lines)
+    lines = iter(lines)
+    first = next(lines, "")
+    # Where numbers have a decimal comma, spreadsheets part columns by semicolons.
+    has_commas = ";" in first and "," not in first
+    rows = csv.reader(chain([first], lines), delimiter=";" if has_commas else ",")
     header = [name.strip() for name in next(rows, [])]
     _check_header(header, zone)
     found: dict[str, Values] = {}
@@ -53,7 +58,7 @@ def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values
         valid_ms, whom = _time_ms(cells.pop("time"), clock, number), cells.pop("zone", zone)
         if not (whom == "_site" or is_name(whom)):
             raise PlanFileError(f"line {number}: {whom!r} names no zone")
-        for metric, value in _values(cells, number):
+        for metric, value in _values(cells, number, has_commas):
             before = lines_of.setdefault((whom, metric, valid_ms), number)
             if before != number:
                 raise PlanFileError(f"lines {before} and {number} both say what {metric} of {whom} is at the same time")
@@ -87,16 +92,16 @@ def _check_header(header: list[str], zone: str) -> None:
         raise PlanFileError("it has no column `zone`: name site and zone with --zone SITE/ZONE")
 
 
-def _values(cells: Mapping[str, str], number: int) -> Iterator[tuple[str, float]]:
+def _values(cells: Mapping[str, str], number: int, has_commas: bool) -> Iterator[tuple[str, float]]:
     for metric, cell in cells.items():
         if not cell:
             continue
         try:
-            value = float(cell)
+            value = float(cell.replace(",", ".") if has_commas else cell)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            meant = "; write it with a point" if "," in cell else ""
+            meant = "; write it with a point" if "," in cell and not has_commas else ""
             raise PlanFileError(f"line {number}: {metric} is {cell[:40]!r}, not a number{meant}")
         yield metric, value
 

@@ -81,6 +81,17 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[stream]\nstep_s = 299\n", ("stream.step_s", "299", "divide an hour")),
         ("[stream]\nstep_s = 'x'\n", ("stream.step_s", "'x'", "integer")),
         ("[stream]\nsteps = 300\n", ("stream.steps", "not a setting")),
+        ("[mqtt]\nprot = 1884\n", ("mqtt.prot is not a setting; did you mean mqtt.port?",)),
+        ("[site]\nname = 'a'\n", ("site is not a setting; did you mean sites?",)),
+        ("data_dirr = 'x'\n", ("data_dirr is not a setting; did you mean data_dir?",)),
+        ("retrain_every_s = 5\n", ("retrain_every_s is not a setting; did you mean learn.retrain_every_s?",)),
+        ("[mqtt]\nPORT = 5\n", ("mqtt.PORT is not a setting; did you mean mqtt.port?",)),
+        ("[[sites]]\nname = 's'\ntime_zone = 'UTC'\n", ("sites.0.time_zone is not", "did you mean sites.timezone?")),
+        ("[mqtt]\nqqq = 1\n", ("mqtt.qqq is not a setting (in",)),
+        ("[sites]\nname = 's'\n", ("sites must be blocks, one a site: write [[sites]]",)),
+        ("sites = 'demo'\n", ("sites must be blocks, one a site: write [[sites]]",)),
+        ("[kafka]\nservers = 'a:9092'\n", ("kafka.servers is 'a:9092': must be a list",)),
+        ("[mqtt]\nport = 5\n[api]\n[mqtt]\n", ("has [mqtt] twice, again at line 4",)),
         ("[log]\nkind = 'redis'\n", ("log.kind", "'redis'", "sqlite")),
         ("[forecast]\nhorizons_min = [10, 5]\n", ("forecast.horizons_min", "rise")),
         ("[forecast]\nhorizons_min = [7]\n", ("forecast.horizons_min", "stream.step_s")),
@@ -206,6 +217,13 @@ def test_every_setting_says_what_it_is() -> None:
 def test_the_commented_file_changes_nothing() -> None:
     """What `hothouse init` writes is valid TOML that leaves every default."""
     assert load_settings(write(commented_toml())) == Settings()
+
+
+def test_a_file_may_begin_with_the_mark_of_an_editor() -> None:
+    """Notepad writes it before the first letter, where nobody sees it."""
+    path = write("")
+    path.write_bytes(b"\xef\xbb\xbf[mqtt]\r\nport = 1885\r\n")
+    assert load_settings(path).mqtt.port == 1885
 
 
 def test_the_commented_file_can_be_uncommented() -> None:

@@ -66,7 +66,9 @@ def backup(
         storage_of(settings), partial(_files, settings), {n: p for n, p in databases.items() if p.exists()}
     )
     if not (sources.databases or sources.storage.list_folder("").folders):
-        raise BackupError(f"{settings.data_dir} holds no state", "Name another: hothouse --data-dir DIR backup ...")
+        raise BackupError(
+            f"{settings.data_dir.absolute()} holds no state", "Name another: hothouse --data-dir DIR backup ..."
+        )
     with _bar("copying") as tell:
         try:
             made = write_backup(out, sources, about, tell)

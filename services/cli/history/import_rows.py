@@ -14,7 +14,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from edge.wire.topic import SITE_ZONE
 from services.cli.base import console, errors, need_cluster, options_of
+from services.config import Settings
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ def import_rows(
     ctx: typer.Context,
     folder: Annotated[Path | None, typer.Argument(help="CSV or Parquet, one file a zone.")] = None,
     site: Annotated[str | None, typer.Option(help="Whose history it is; else recording.toml's, or the folder.")] = None,
-    timezone: Annotated[str | None, typer.Option(help="The files' clock, as in Europe/Amsterdam; else UTC.")] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(help="The files' clock, as in Europe/Amsterdam; else recording.toml's, the site's, or UTC."),
+    ] = None,
     mapping: Annotated[Path | None, typer.Option(help="What columns mean, instead of FOLDER/recording.toml.")] = None,
     influx: Annotated[str | None, typer.Option(help="Address of an InfluxDB to read, instead of a folder.")] = None,
     org: Annotated[str, typer.Option(help="Its organisation (2.x).")] = "-",
@@ -50,6 +55,9 @@ def import_rows(
     wait: Annotated[bool, typer.Option(help="Wait until the system has learned from it.")] = True,
 ) -> None:
     """Bring history of before into a system, which goes on meanwhile.
+
+    A file is a zone and has its name. It has a column `time`, and one for each metric, such as `air_temp_c`; others are
+    named in FOLDER/recording.toml, as docs/recordings.md says.
 
     Rows are made where there are none; what is there stays, and each row that says something else is counted. Then what
     the system has learned of the site is grown again, in the order of time. The same import again changes nothing, and
@@ -77,9 +85,10 @@ def import_rows(
         assert folder is not None
         try:
             with errors.status("reading ..."):
-                source = RecordingSource(folder, mapping, site, timezone)
+                clock = timezone or _clock(folder, mapping, site, settings)
+                source = RecordingSource(folder, mapping, site, clock, log_notes=False)
         except RecordingError as error:
-            raise HothouseError(str(error), "hothouse import --help says what a folder holds.") from error
+            raise HothouseError(str(error), "docs/recordings.md says what a folder holds.") from error
         recording, stream = source.recording, settings.stream
         primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
         with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
@@ -94,7 +103,7 @@ def import_rows(
         rows = rows.filter(pc.field("end_ms") <= now_ms)  # more may come into a row that has not ended
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
-    _show(recording, rows["end_ms"].to_numpy(), len(rows))
+    _show(recording, len(rows))
     if source.start_ms < 0:  # learners number steps from 1970 on
         raise ConfigError(
             f"some rows are of {_time(source.start_ms)}, before 1970", "Give times with their year, of four digits."
@@ -110,12 +119,25 @@ def import_rows(
         console.print(f"import {job.id}: the system takes it up by itself", highlight=False)
 
 
-def _show(recording: Recording, ends_ms: object, rows: int) -> None:
+def _clock(folder: Path, mapping: Path | None, site: str | None, settings: Settings) -> str | None:
+    """The time zone of the site's settings, where neither the command nor recording.toml says one."""
+    from edge.recordings.columns import Mapping, load_mapping
+    from edge.recordings.zone_file import name_of
+
+    beside = mapping or folder / "recording.toml"
+    said = load_mapping(beside) if beside.exists() else Mapping()
+    named = site or said.site or name_of(folder.resolve().name, "site")
+    known = {one.name: one.timezone for one in settings.sites}
+    return None if said.timezone else known.get(named)
+
+
+def _show(recording: Recording, rows: int) -> None:
     """What was understood."""
     for note in recording.notes:
         errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
     shown = Table("zone", "metrics", "from (UTC)", "to")
-    for zone in recording.zones:
+    weather = any(table.zone == SITE_ZONE for table in recording.tables)
+    for zone in (*recording.zones, *([SITE_ZONE] if weather else [])):
         tables = [table for table in recording.tables if table.zone == zone and len(table.times_ms)]
         metrics = sorted({metric for table in tables for metric in table.metrics})
         first, last = (_time(of(int(of(table.times_ms)) for table in tables)) for of in (min, max)) if tables else "--"
@@ -123,7 +145,11 @@ def _show(recording: Recording, ends_ms: object, rows: int) -> None:
     console.print(shown)
     if recording.unmapped:
         console.print(f"columns that no metric is known for: {', '.join(recording.unmapped)}", highlight=False)
-    console.print(f"site {recording.site}: {rows:,} rows of {len(recording.zones)} zones", highlight=False)
+    if not all(source.is_utc for source in recording.sources):
+        how = "another clock: --timezone NAME, or `timezone` of the site in the settings"
+        console.print(f"times are read as the clock in {recording.timezone} shows them; {how}", highlight=False)
+    zones = "one zone" if len(recording.zones) == 1 else f"{len(recording.zones)} zones"
+    console.print(f"site {recording.site}: {rows:,} rows of {zones}", highlight=False)
 
 
 def _wait(job: ImportJob) -> None:

@@ -111,7 +111,7 @@ def connect(settings: Settings, url: str | None, key_file: Path | None = None, t
     address = url or configured or next(reversed(folders), "")
     if not address:
         raise HothouseError(
-            f"no Hothouse runs on the data folder {settings.data_dir}",
+            f"no Hothouse runs on the data folder {settings.data_dir.absolute()}",
             "Start one with `hothouse up` or `hothouse demo`, or name another with --data-dir or --url.",
         )
     if not re.match(r"https?://[^/]", address):

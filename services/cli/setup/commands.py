@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,9 @@ from rich.table import Table
 from services.cli.base import console, options_of, print_json
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
-from services.cli.setup.settings_view import commented_toml, list_settings, markdown_table
+from services.cli.setup.settings_view import SettingView, commented_toml, list_settings, markdown_table
 from services.cli.setup.watching import watch_devices
+from services.config import Settings
 from services.errors import ConfigError
 
 __all__ = ["register"]
@@ -76,10 +78,20 @@ def config(
         typer.echo(markdown_table(), nl=False)
         return
     given = options_of(ctx)
-    views = list_settings(given.settings(), () if given.data_dir is None else ("data_dir",))
+    try:
+        settings = given.settings()
+    except ConfigError as error:
+        if not as_json:  # whoever wrote a wrong name looks here for the right one
+            _list(list_settings(Settings.model_construct()))
+        raise ConfigError(error.message, "Each setting stands above with its default." if not as_json else "") from None
+    views = list_settings(settings, () if given.data_dir is None else ("data_dir",))
     if as_json:
         print_json([asdict(view) for view in views])
         return
+    _list(views)
+
+
+def _list(views: list[SettingView]) -> None:
     table = Table(show_edge=False)
     for heading in ("setting", "value", "from", "default", "meaning"):
         table.add_column(heading, overflow="fold")
@@ -102,7 +114,8 @@ def init(
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", "Name another file, or overwrite it with --force.")
     try:
-        file.write_text(commented_toml())
+        file.write_text(commented_toml(), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}", "Name another file.") from error
-    console.print(f"wrote {file}; `hothouse doctor` checks it", highlight=False)
+    named = "" if file == Path("hothouse.toml") else f"--config {shlex.quote(str(file))} "
+    console.print(f"wrote {file}; `hothouse {named}doctor` checks it", markup=False, highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from edge.mqtt.device_logins import DeviceLogins, LoginError, sample_filter
-from services.cli.base import Group, console, options_of, print_json
+from services.cli.base import Group, console, options_of, print_json, tell_if_new
 from services.errors import ConfigError
 
 __all__ = ["HOME_ASSISTANT_READS", "HOME_ASSISTANT_WRITES", "register"]
@@ -62,6 +62,7 @@ def add(
         else:
             writes, reads = ([sample_filter(name, zone)] if zone or not own else []) + own, own
         logins = _logins(ctx)
+        tell_if_new(options_of(ctx).settings())
         with _secret_file(password_file) as write:
             write(logins.add(name, time.time_ns() // 1_000_000, writes, reads))
     except LoginError as error:
@@ -102,6 +103,7 @@ def list_devices(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--js
         print_json([{"name": one.name, "writes": one.writes, "reads": one.reads, "created_ms": one.created_ms}
                     for one in found])  # fmt: skip
         return
+    tell_if_new(options_of(ctx).settings())
     table = Table(title="Devices", title_justify="left")
     for heading in ("name", "may publish on", "may read", "made (UTC)"):
         table.add_column(heading, overflow="fold")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from edge.wire.topic import is_name
 from services.access_keys import AccessKeys, Scope, keys_of
-from services.cli.base import Group, console, options_of, print_json
+from services.cli.base import Group, console, options_of, print_json, tell_if_new
 
 __all__ = ["register"]
 
@@ -52,6 +52,7 @@ def add(
     now_ms, settings = _now_ms(), options_of(ctx).settings()
     if site and scope == "read" and not (settings.api.read_needs_key or settings.api.read_key_file):
         typer.echo("Reading is open to all: set api.read_needs_key = true, or the key limits nobody.", err=True)
+    tell_if_new(settings)
     ends_ms = None if days is None else now_ms + days * DAY_MS
     typer.echo(keys_of(settings).add(name, scope, now_ms, ends_ms, site or None))
 
@@ -64,6 +65,7 @@ def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json"
                      "sites": one.sites}
                     for one in found])  # fmt: skip
         return
+    tell_if_new(options_of(ctx).settings())
     table = Table(title="Keys of the API", title_justify="left", caption="operator.key may do all, too")
     for heading in ("name", "may", "sites", "made (UTC)", "ends (UTC)"):
         table.add_column(heading, overflow="fold")

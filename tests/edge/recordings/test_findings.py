@@ -160,6 +160,9 @@ def test_a_hot_few_hours_are_said_with_the_unit_that_they_may_be_in(tmp_path: Pa
     write(tmp_path, {"t_air_c": fixed("20"), "sp_heating_temp_vip": fixed("64")})
     (note,) = load_recording(tmp_path).notes
     assert 'if they are °F: sp_heating_temp_vip = { metric = "sp_heat_c", unit = "°F" }' in note
+    write(tmp_path, {"t_air_c": fixed("20"), "sp_heating_temp_vip": fixed("291.2")})
+    (note,) = load_recording(tmp_path).notes
+    assert 'if they are K: sp_heating_temp_vip = { metric = "sp_heat_c", unit = "K" }' in note
 
 
 @pytest.mark.parametrize(

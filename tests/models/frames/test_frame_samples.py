@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from edge.wire.vocabulary import VOCABULARY
-from models.frames.frame_samples import check_units, read_frames, utc_index
+from models.frames.frame_samples import check_units, read_frames
+from models.frames.frame_times import utc_index
 
 AMSTERDAM = "Europe/Amsterdam"
 DAY = pd.date_range("2022-02-01", periods=96, freq="15min")
@@ -59,6 +60,8 @@ def test_numbers_of_any_kind_are_read():
     assert read["leaf_temp_c"].isna().all()
 
 
+POLARS = type("DataFrame", (), {"__module__": "polars.dataframe.frame"})
+"""Another library's frame of the same name."""
 GOOD = pd.DataFrame({"air_temp_c": 20.0, "rh_pct": 70.0}, DAY)
 
 
@@ -69,13 +72,20 @@ def renamed(**names):
 @pytest.mark.parametrize(
     ("frames", "says"),
     [
-        ([GOOD], "give a DataFrame, or one for each zone as {zone: frame}, not list"),
-        ({"a": GOOD, "b": GOOD["rh_pct"]}, "give a DataFrame, or one for each zone as {zone: frame}, not Series"),
+        ([GOOD], "give a DataFrame of pandas, or one for each zone as {zone: frame}, not list"),
+        ({"a": GOOD, "b": GOOD["rh_pct"]}, "or one for each zone as {zone: frame}, not Series"),
         ({}, "there is no row in what you gave: give at least one"),
         ({"a": GOOD.iloc[:0]}, "there is no row in what you gave: give at least one"),
         (GOOD.assign(zone=[None, *"a" * 95]), "the column 'zone' is empty in some rows: fill it in, or drop"),
         (pd.concat([GOOD.assign(zone=1, b=2).rename(columns={"b": "zone"})]), "the frame has two columns 'zone'"),
-        (GOOD.reset_index(), "the index of the frame of zone holds no times: set a DatetimeIndex"),
+        (None, "give a DataFrame of pandas, or one for each zone as {zone: frame}, not None"),
+        (POLARS(), "or one for each zone as {zone: frame}, not polars's DataFrame"),
+        (GOOD.reset_index(), "holds numbers, not times: set a DatetimeIndex (frame.set_index('time')"),
+        (GOOD.to_period("15min"), "holds periods: make them times with frame.to_timestamp()"),
+        (pd.concat({"a": GOOD, "b": GOOD}), "(frame.rename_axis(['zone', 'time']).reset_index('zone'))"),
+        (pd.concat({"a": GOOD}).swaplevel(), "(frame.rename_axis(['time', 'zone']).reset_index('zone'))"),
+        (pd.concat({"a": pd.concat({"b": GOOD})}), "has several levels: leave the times alone in it"),
+        (pd.concat({"a": GOOD, "b": GOOD}, axis=1), "{zone: frame[zone] for zone in frame.columns.levels[0]}"),
         (GOOD.set_index(DAY.astype(str)), "holds no times: set a DatetimeIndex (frame.index = pd.to_datetime("),
         (GOOD.set_index(DAY.where(DAY.hour > 2)), "the index of the frame of zone holds NaT: drop those rows with"),
         (renamed(air_temp_c="air_temp"), "has a column 'air_temp', which is no metric of the vocabulary (did you"),
@@ -103,13 +113,33 @@ def test_a_frame_that_cannot_be_read_is_one_sentence(frames, says):
     assert "\n" not in str(told.value)
 
 
+def test_what_the_sentence_says_about_an_index_mends_it():
+    """Each line of code that is named is followed here."""
+    good = read_frames({"a": GOOD, "b": GOOD}, VOCABULARY, AMSTERDAM)
+    several = pd.concat({"a": GOOD, "b": GOOD})
+    wide = pd.concat({"a": GOOD, "b": GOOD}, axis=1)
+    seconds = GOOD.set_index(DAY.tz_localize(AMSTERDAM).as_unit("s").asi8)
+    for mended in (
+        several.rename_axis(["zone", "time"]).reset_index("zone"),
+        several.swaplevel().rename_axis(["time", "zone"]).reset_index("zone"),
+        {zone: wide[zone] for zone in wide.columns.levels[0]},
+        {zone: GOOD.to_period("15min").to_timestamp() for zone in "ab"},
+        {zone: seconds.set_index(pd.to_datetime(seconds.index, unit="s", utc=True)) for zone in "ab"},
+    ):
+        found = read_frames(mended, VOCABULARY, AMSTERDAM)
+        assert list(found) == ["a", "b"]
+        for zone, samples in found.items():
+            np.testing.assert_array_equal(samples.times_ms, good[zone].times_ms)
+            np.testing.assert_array_equal(samples.values, good[zone].values)
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
         ({"rh_pct": 0.7}, "rh_pct of north is never above 1.5, so it looks like a share: multiply it by 100"),
         ({"out_rh_pct": 0.7}, "out_rh_pct of north is never above 1.5, so it looks like a share"),
         ({"air_temp_c": 52.0}, "air_temp_c of north has a median of 52.0, so it looks like °F: convert it to °C"),
-        ({"air_temp_c": 293.0}, "air_temp_c of north has a median of 293.0, so it looks like °F: convert it to °C"),
+        ({"air_temp_c": 293.0}, "air_temp_c of north has a median of 293.0, so it looks like K: convert it to °C"),
         ({"co2_ppm": np.where(DAY.hour < 3, 0.06, 500)},
          "co2_ppm of north is outside of 150 to 5000 ppm in 12 of 96 values: convert it to ppm, or set to NaN"),
         ({"out_radiation_w_m2": 3e6}, "out_radiation_w_m2 of north is outside of -10 to 1500 W/m² in 96 of 96 values"),

@@ -153,11 +153,19 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path, table: Table) -> None:
         ("%d-%m-%Y %H:%M", False, ["01-02-2022 00:00", "12-02-2022 06:00"], 11 * 24 + 6),
         ("", True, ["2022-03-27T01:00:00+01:00", "2022-03-27T04:00:00+02:00"], 2),
         ("", False, ["2022-03-27 01:00", "2022-03-27T04:00:00"], 3),
+        ("unix_s", True, [1643670000, 1643677200], 2),
+        ("unix_ms", True, ["1643670000000", "1643677200000"], 2),
+        (
+            "unix_s",
+            True,
+            [pd.Timestamp(1643670000, unit="s", tz="UTC"), pd.Timestamp(1643677200, unit="s", tz="UTC")],
+            2,
+        ),
     ],
-    ids=["days before months", "over a change of the clock", "without offsets"],
+    ids=["days before months", "over a change of the clock", "without offsets", "Unix", "Unix as text", "timestamps"],
 )
 def test_times_of_plans_are_written_as_those_of_the_recording(
-    said: str, is_utc: bool, times: list[str], hours: int
+    said: str, is_utc: bool, times: list[Any], hours: int
 ) -> None:
     """In its form; and an offset may change."""
     table: Any = SimpleNamespace(said=Mapping(time_format=said), is_utc=is_utc)

@@ -132,7 +132,7 @@ def test_a_recording_without_a_truth_after_its_warm_up_has_forecasts_and_no_scor
     [
         (lambda zones: zones["a"], "has no column 'zone'"),
         (lambda zones: {}, "there is no zone"),
-        (lambda zones: {"a": zones["a"].drop(columns="time")}, "its time column is int64, not a timestamp"),
+        (lambda zones: {"a": zones["a"].drop(columns="time")}, "its time column holds numbers, not times"),
         (lambda zones: {"a": zones["a"].set_index(["time", "rh_pct"])}, "has an index of several levels"),
         (lambda zones: {"a": zones["a"].assign(rh_pct=[object()] * len(zones["a"]))}, "the frame of a cannot be read"),
         (lambda zones: {"a": pd.concat([zones["a"], zones["a"][["rh_pct"]]], axis=1)}, "the frame of a cannot be read"),
@@ -144,6 +144,13 @@ def test_a_frame_that_cannot_be_used_is_one_sentence(zones, change, says):
     """What is wrong is named, and of which zone."""
     with pytest.raises(HothouseError, match=re.escape(says)):
         backtest(change(zones), **SHORT)
+
+
+def test_a_recording_shorter_than_the_warm_up_says_how_long_it_is(zones):
+    """And what to do: a new user's recording is shorter than the two weeks that are waited for by default."""
+    with pytest.raises(HothouseError, match="no zone is longer than the warm-up") as caught:
+        backtest(zones, **SHORT | {"warmup": "14d"})
+    assert "The longest has 4.0 days, and the warm-up 14: make that shorter" in caught.value.hint
 
 
 def test_a_frame_in_another_unit_is_to_be_converted(zones):

@@ -547,11 +547,41 @@ def test_only_a_zone_can_be_retired(zone: str, says: str) -> None:
     assert says in " ".join(result.output.replace("│", " ").split())
 
 
+def test_a_folder_where_nothing_has_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another folder than `hothouse up` runs in, no dead letters are no news, and a new login or key opens nothing:
+    the folder is named in full.
+    """
+    monkeypatch.chdir(tmp_path)
+    words, here = "no hothouse has run on the data folder", str(tmp_path / "hothouse-data")
+    asked = hothouse("deadletters")
+    assert (asked.exit_code, asked.stdout) == (1, "")
+    for options in (
+        ["deadletters"],
+        ["devices", "list"],
+        ["keys", "list"],
+        ["devices", "add", "d"],
+        ["keys", "add", "k"],
+    ):
+        told = hothouse(*options).stderr
+        assert words in told.lower(), options
+        assert here in told
+    (tmp_path / "hothouse-data" / "storage").mkdir()
+    for options in (
+        ["deadletters"],
+        ["devices", "list"],
+        ["keys", "list"],
+        ["devices", "add", "e"],
+        ["keys", "add", "l"],
+    ):
+        result = hothouse(*options)
+        assert (result.exit_code, result.stderr) == (0, ""), options
+
+
 def test_nothing_running_is_one_sentence() -> None:
     """Without a running system the error says how to start one."""
     result = hothouse("status")
     assert result.exit_code == 1
-    assert "no Hothouse runs on the data folder" in result.stderr
+    assert f"no Hothouse runs on the data folder {Path('hothouse-data').absolute()}" in result.stderr
     assert "hothouse up" in result.stderr
 
 
@@ -571,6 +601,18 @@ def test_a_wrong_setting_stops_every_command(command: list[str], monkeypatch: py
     for part in ("stream.step_s", "'7'", "10"):
         assert part in told
     assert "Traceback" not in told
+
+
+def test_settings_are_listed_for_whoever_wrote_a_wrong_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command's hint names `hothouse config`, which fails, too, and lists them all first."""
+    monkeypatch.setenv("HOTHOUSE_MQTT__PROT", "1884")
+    result = hothouse("config")
+    assert result.exit_code == 2
+    assert "mqtt.prot is not a setting; did you mean mqtt.port?" in result.stderr
+    assert "Each setting stands above with its default." in result.stderr
+    assert "storage.url" in result.stdout
+    as_json = hothouse("config", "--json")
+    assert (as_json.exit_code, as_json.stdout) == (2, "")
 
 
 def test_doctor_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,6 +645,7 @@ def test_init_writes_a_file_once() -> None:
     again = hothouse("init")
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
     assert hothouse("init", "--force").exit_code == 0
+    assert "`hothouse --config green.toml doctor` checks it" in hothouse("init", "green.toml").output
 
 
 def test_a_summary_without_a_folder_is_refused_at_once(tmp_path: Path) -> None:
@@ -638,7 +681,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     keys = ["--data-dir", str(tmp_path), "keys"]
     made = CliRunner().invoke(app, [*keys, "add", "display", "--scope", "read", "--days", "2"])
     assert made.exit_code == 0, made.output
-    assert AccessKeys(tmp_path).find(made.output.strip()) is not None
+    assert AccessKeys(tmp_path).find(made.stdout.strip()) is not None
     (listed,) = json.loads(CliRunner().invoke(app, [*keys, "list", "--json"]).output)
     assert (listed["name"], listed["scope"]) == ("display", "read")
     assert listed["expires_ms"] - listed["created_ms"] == 2 * 86_400_000

@@ -48,9 +48,42 @@ def test_a_dry_run_shows_what_was_understood_and_writes_nothing(tmp_path: Path) 
                 "--dry-run")  # fmt: skip
     assert shown.exit_code == 0, shown.output
     assert "2022-02-28 23:00" in shown.output
-    assert "site demo: 12 rows of 1 zones" in shown.output
+    assert "site demo: 12 rows of one zone" in shown.output
     assert "no metric is known for: foo" in shown.output
     assert not (data / "storage").exists()
+
+
+def test_the_clock_is_that_of_the_site_and_is_told(tmp_path: Path) -> None:
+    """An option, then recording.toml, then the settings of the site, then UTC; a plan in a file is read alike."""
+    data, folder, config = tmp_path / "data", folder_of(tmp_path / "old"), tmp_path / "h.toml"
+    config.write_text('[[sites]]\nname = "demo"\ntimezone = "Europe/Amsterdam"\n')
+
+    def first(*options: str, site: str = "demo") -> str:
+        said = run("--config", str(config), "--data-dir", str(data), "import", str(folder), "--site", site, *options,
+                   "--dry-run")  # fmt: skip
+        assert said.exit_code == 0, said.output
+        (line,) = [line for line in said.output.splitlines() if "north-1" in line]
+        (clock,) = [line for line in said.output.splitlines() if line.startswith("times are read as the clock in ")]
+        return f"{line.split('│')[3].strip()} {clock.split()[7]}"
+
+    assert first() == "2022-02-28 23:00 Europe/Amsterdam"
+    assert first("--timezone", "Asia/Tokyo") == "2022-02-28 15:00 Asia/Tokyo"
+    assert first(site="other") == "2022-03-01 00:00 UTC"
+    (folder / "recording.toml").write_text('timezone = "Europe/London"\n')
+    assert first() == "2022-03-01 00:00 Europe/London"
+
+
+def test_the_weather_is_shown_and_what_is_left_out_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Columns that were understood are in the table, the weather station's too; no sentence comes twice."""
+    folder = folder_of(tmp_path / "old", air_temp_c=20.0, out_temp_c=70.0, wind_m_s=3.0)
+    said = run("--data-dir", str(tmp_path / "data"), "import", str(folder), "--dry-run")
+    assert said.exit_code == 0, said.output
+    (line,) = [line for line in said.output.splitlines() if "_site" in line]
+    assert "wind_m_s" in line
+    assert said.output.count("out_temp_c looks like °F") == 1
+    assert not caplog.records
 
 
 def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: Path) -> None:

@@ -38,6 +38,19 @@ def test_a_file_says_what_is_set_at_which_times(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_semicolons_bring_decimal_commas(tmp_path: Path) -> None:
+    """As a spreadsheet writes it where numbers have them; a point is read, too."""
+    path = written(
+        tmp_path, "\ufefftime;sp_heat_c;sp_co2_ppm\n2026-03-01T06:00;19,5;800\n2026-03-01 12:00;20.25;\n;;\n"
+    )
+    assert read_plans(path, AMSTERDAM, "z1")["z1"] == {
+        "sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 12 * HOUR_MS, 20.25)],
+        "sp_co2_ppm": [(MIDNIGHT_MS + 6 * HOUR_MS, 800.0)],
+    }
+    with pytest.raises(PlanFileError, match="line 2: sp_heat_c is '1,9,5', not a number"):
+        read_plans(written(tmp_path, "time;sp_heat_c\n2026-03-01T06:00;1,9,5\n"), AMSTERDAM, "z1")
+
+
 def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
     """Also one for the whole site."""
     path = written(tmp_path, "zone,time,sp_heat_c\nz1,2026-03-01T06:00,19\n_site,2026-03-01T06:00,18\n")

@@ -1,0 +1,74 @@
+"""What is wrong in a configuration, in the words of whoever wrote it: one sentence, and what to do next."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings
+
+__all__ = ["of_toml", "of_values"]
+
+
+def of_toml(error: tomllib.TOMLDecodeError | UnicodeDecodeError, source: Path) -> tuple[str, str]:
+    """A sentence on a file that is not TOML, and what to do."""
+    twice = re.match(r"Cannot declare \((.+)\) twice \(at line (\d+)", str(error))
+    if twice:
+        name = ".".join(re.findall(r"'([^']*)'", twice[1]))
+        return f"{source} has [{name}] twice, again at line {twice[2]}", "Write its settings below the first one."
+    return f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
+
+
+def of_values(error: ValidationError, kind: type[BaseModel], source: Path, masked: Collection[str]) -> str:
+    """A sentence on what is wrong in settings of ``kind``; the values of those in ``masked`` are not told."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"]) or "settings"
+        given = problem.get("input")
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{name} is not a setting{_meant(kind, [str(part) for part in problem['loc']])}")
+        elif name == "sites" and problem["type"] == "tuple_type":
+            lines.append("sites must be blocks, one a site: write [[sites]], with a line name = ... below it")
+        else:
+            shown = "" if name in masked or isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
+            lines.append(f"{name}{shown} {_message(problem)}")
+    return f"{'; '.join(lines)} (in {source} or the environment)"
+
+
+def _message(problem: Any) -> str:
+    if problem["type"] == "tuple_type":
+        return 'must be a list, such as ["a", "b"] or [1, 2]'
+    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return message[:1].lower() + message[1:]
+
+
+def _meant(kind: type[BaseModel], place: list[str]) -> str:
+    """What a name that is no setting may have been meant for: one like it at its place, or its own in a section."""
+    section = ".".join(part for part in place[:-1] if not part.isdigit())
+    names = list(_names(kind))
+    at_its_place = [name for name in names if name.rpartition(".")[0] == section]
+    own = place[-1].lower()
+    near = get_close_matches(own, [name.rpartition(".")[2] for name in at_its_place], 1)
+    found = [f"{section}.{near[0]}".lstrip(".")] if near else [n for n in names if n.rpartition(".")[2] == own]
+    return f"; did you mean {' or '.join(found)}?" if 0 < len(found) <= 3 else ""
+
+
+def _names(kind: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Sections and settings, as `mqtt` and `mqtt.port`; of a list of blocks, as `sites.name`."""
+    for name, field in kind.model_fields.items():
+        yield before + name
+        inner = _inner(field.annotation)
+        if inner is not None:
+            yield from _names(inner, f"{before}{name}.")
+
+
+def _inner(annotation: Any) -> type[BaseModel] | None:
+    if get_origin(annotation) in (tuple, Union, UnionType):
+        return next((found for part in get_args(annotation) if (found := _inner(part)) is not None), None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
