@@ -17,7 +17,6 @@ import numpy.typing as npt
 from models.features.inputs import targets_of
 from models.features.regressors import Features
 from models.masked import masked_mean
-from models.online.baselines import Climatology, Members
 from models.online.basis import (
     EXPERTS,
     FIRST,
@@ -34,6 +33,7 @@ from models.online.basis import (
     moves_of,
 )
 from models.online.change_points import ChangePoints
+from models.online.climatology.climatology import Climatology, Members
 from models.online.corrections.known_ahead import KnownAhead
 from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.corrections.tuned_correction import TunedCorrection
