@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,19 @@ class ZoneArrays:
                 raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
             held[:zones] = given
         self._held, self._zones, self._filled = fresh, zones, zones
+
+    @staticmethod
+    def load_together(held: Sequence[ZoneArrays], state: Mapping[str, _Array]) -> None:
+        """Take over a state that holds what several gave together, of the same zones; raises ``ValueError`` if it does
+        not fit.
+        """
+        names = {name for one in held for name in one._fields}
+        if set(state) != names:
+            raise ValueError(f"this state lacks or adds {sorted(names ^ set(state))}")
+        for one in held:
+            one.load_state_dict({name: state[name] for name in one._fields})
+        if len({len(one) for one in held}) > 1:
+            raise ValueError(f"this state has {sorted({len(one) for one in held})} zones at once")
 
     def _room(self, zones: int) -> dict[str, _Array]:
         # Not filled: memory that no zone uses yet is not taken from the machine.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.evaluation.yardsticks import naive_24h, persistence
 from models.features.windows import WindowSet
 from models.masked import masked_mean
-from models.online.baselines import naive_24h, persistence
 
 __all__ = ["Errors", "Predict", "evaluate"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import Inputs, build_inputs, day_bins, targets_of
-from models.online.baselines import Climatology
+from models.online.climatology.climatology import Climatology
 from models.spec import ForecastSpec, Place
 
 __all__ = ["Split", "WindowSet", "split"]

@@ -16,7 +16,8 @@ from models.day_knots import DayKnots
 from models.features.eight_bits import in_steps
 from models.features.regressors import Features
 from models.half_precision import cut
-from models.online.baselines import PAIRS, Climatology
+from models.online.climatology.climatology import Climatology
+from models.online.climatology.deviation_regression import PAIRS
 from models.online.expert_mix import LIMIT
 from models.spec import ForecastSpec
 

@@ -16,9 +16,9 @@ import numpy as np
 from models import artefact
 from models.evaluation.forecast_errors import Errors
 from models.evaluation.gate import judge_no_worse
+from models.evaluation.yardsticks import naive_24h, persistence
 from models.features.inputs import targets_of
 from models.network.tuned_network import CorrectionInputs, TunedNetwork
-from models.online.baselines import naive_24h, persistence
 from models.pretraining.fine_tuner import Arrays, FineTuning, TuningExamples
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec

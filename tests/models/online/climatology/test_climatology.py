@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.features.inputs import targets_of
-from models.online.baselines import Climatology, naive_24h, persistence
+from models.online.climatology.climatology import Climatology
+from models.online.climatology.deviation_regression import DeviationRegression
 from models.spec import ForecastSpec
 from tests.models.worlds import SPEC, rows
 
@@ -87,6 +88,12 @@ def test_a_state_of_another_shape_is_refused():
         Climatology(SPEC).load_state_dict({**state, "last": np.zeros((0, 99), dtype=np.float32)})
     with pytest.raises(ValueError, match="lacks"):
         Climatology(SPEC).load_state_dict({"rows": state["rows"]})
+    other = Climatology(SPEC)
+    other.add_zones(2)
+    with pytest.raises(ValueError, match=r"\[0, 2\] zones"):
+        Climatology(SPEC).load_state_dict(
+            {**state, "past": other.state_dict()["past"], "deviation": other.state_dict()["deviation"]}
+        )
 
 
 def test_memory_does_not_grow_with_time():
@@ -157,14 +164,6 @@ def test_it_learns_the_day_and_beats_both_yardsticks():
             assert model < np.nanmean(np.abs(y[0, t, 0] - truth))
             assert model < np.nanmean(np.abs(y[0, t + steps - DAY, 0] - truth))
     assert 0.7 < np.mean(inside) < 0.9
-
-
-def test_yardsticks():
-    """Persistence repeats now; the naive takes the same time of the day before, NaN where it does not reach."""
-    recent = np.arange(DAY, dtype=np.float32)[None, :, None]
-    assert (persistence(recent[:, -1], SPEC) == DAY - 1).all()
-    assert naive_24h(recent, SPEC)[0, :, 0].tolist() == [steps - 1 for steps in SPEC.horizon_steps]
-    assert np.isnan(naive_24h(recent[:, 10:], SPEC)[0, 0, 0])
 
 
 @pytest.mark.parametrize("missing", [0, DAY // 2], ids=["whole", "with half a day of silence"])
@@ -238,7 +237,7 @@ def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horiz
     lag, steps = 180 // step_min, np.array(spec.horizon_steps)
     climatology, zone, deviations, seen = Climatology(spec), np.array([0]), [], 0
     climatology.add_zones()
-    plain, learned = Climatology._regressors, Climatology._learn_slopes
+    plain, learned = DeviationRegression._regressors, DeviationRegression.learn
 
     def of_examples(row, origin):
         """From the deviations of every row: that of ``row``, on a line between examples up to ``origin``."""
@@ -270,13 +269,13 @@ def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horiz
         assert due.tolist() == ((origins >= 0) & (origins % stride == 0)).tolist()
         learned(self, indices, h, origins, due, y, deviation)
 
-    monkeypatch.setattr(Climatology, "_learn_slopes", only_examples)
-    monkeypatch.setattr(Climatology, "_regressors", looked)
+    monkeypatch.setattr(DeviationRegression, "learn", only_examples)
+    monkeypatch.setattr(DeviationRegression, "_regressors", looked)
     rng, air = np.random.default_rng(0), 0.0
     for t in range(round(2.2 * day)):
         air = 0.97 * air + rng.normal()
         y, day_bin = np.array([[20 + air]], np.float32), np.array([t % day])
-        usual = climatology._knots.at(climatology._zones["profile"], zone, day_bin)[0, -1, 0]
+        usual = climatology._profiles.at(zone, day_bin)[0, -1, 0]
         deviations.append(float(y[0, 0] - usual))
         climatology.learn(zone, y, day_bin)
     assert seen > 50
