@@ -11,9 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -50,6 +49,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
+from services.runtime.restarted_actor import restarted_until_it_can_begin
 from services.tracing import open_spans
 
 __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
@@ -61,8 +61,6 @@ POLL_S = 0.3
 hundred."""
 FORECAST_POLL_S = 0.02
 RETRY_S = 1.0
-RESTART_S = 3.0
-"""A process that starts costs some seconds of a processor."""
 FORECAST_TIMEOUT_S = 5.0
 SERVE_START_S = 120.0
 FIND_EVERY_S = 0.25
@@ -84,10 +82,10 @@ class ShardActor:
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
         log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format, settings.logs.level)
         self._spans = open_spans(settings, shard_actor(index))
-        self._link = LiveStateLink(
-            shard_actor(index), live_state_actor(settings.live_state_of(index)), namespace_of(settings)
-        )
-        with _begun_again():
+        with restarted_until_it_can_begin():
+            self._link = LiveStateLink(
+                shard_actor(index), live_state_actor(settings.live_state_of(index)), namespace_of(settings)
+            )
             self._series = series_writer(settings, partitions)
             self._shard = Shard(
                 settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
@@ -209,23 +207,6 @@ class ShardActor:
                 # The state in memory may be half changed. The snapshot is whole: Ray restarts this process from it.
                 _log.exception("the shard ends with an error and is restarted")
                 os._exit(1)
-
-
-@contextmanager
-def _begun_again() -> Iterator[None]:
-    """Around what an actor's constructor needs of the log and the storage.
-
-    Ray gives an actor up for good whose constructor raises, also where it restarts it: a shard that died while its
-    storage was away would be lost with it. At the first start what is raised stops the start of the system.
-    """
-    try:
-        yield
-    except (LogError, HistoryError, OSError) as error:
-        if ray.get_runtime_context().was_current_actor_reconstructed:
-            _log.error("the shard cannot go on yet, and is restarted: %s", error)
-            time.sleep(RESTART_S)
-            os._exit(1)
-        raise
 
 
 def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:

@@ -199,14 +199,14 @@ def test_a_shard_that_dies_while_its_storage_is_away_goes_on_once_it_is_back(run
     log.append(list(day(10)))
     until(lambda: ask(actor, "stats")["steps"] == 9)
     ask(actor, "flush")
-    snapshots, away, pid = settings.storage_folder / "snapshots", tmp_path / "away", ask(actor, "pid")
-    snapshots.rename(away)
-    snapshots.touch()  # what is asked for below it is an error of the disk
+    storage, away, pid = settings.storage_folder, tmp_path / "away", ask(actor, "pid")
+    storage.rename(away)
+    storage.touch()  # what is asked for below it is an error of the disk
     os.kill(pid, signal.SIGKILL)
     said = settings.logs_dir / f"{shard_actor(9)}.log"
-    until(lambda: said.read_text().count("cannot go on yet, and is restarted") >= 2)
-    snapshots.unlink()
-    away.rename(snapshots)
+    until(lambda: said.read_text().count("it cannot begin yet, and is restarted") >= 2)
+    storage.unlink()
+    away.rename(storage)
     log.append(list(day(20))[-30:])
     until(lambda: (s := ask(actor, "stats"))["steps"] >= 18 and not s["backlog"])
     ask(actor, "stop")
