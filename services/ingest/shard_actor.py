@@ -49,6 +49,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
+from services.runtime.restarted_actor import restarted_until_it_can_begin
 from services.tracing import open_spans
 
 __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
@@ -81,16 +82,17 @@ class ShardActor:
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
         log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format, settings.logs.level)
         self._spans = open_spans(settings, shard_actor(index))
-        self._series = series_writer(settings, partitions)
-        self._link = LiveStateLink(
-            shard_actor(index), live_state_actor(settings.live_state_of(index)), namespace_of(settings)
-        )
-        self._shard = Shard(
-            settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
-            Outputs(self._series, self._link, spans=self._spans),
-            Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
-            time.monotonic,
-        )  # fmt: skip
+        with restarted_until_it_can_begin():
+            self._link = LiveStateLink(
+                shard_actor(index), live_state_actor(settings.live_state_of(index)), namespace_of(settings)
+            )
+            self._series = series_writer(settings, partitions)
+            self._shard = Shard(
+                settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
+                Outputs(self._series, self._link, spans=self._spans),
+                Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
+                time.monotonic,
+            )  # fmt: skip
         self._link.start(self._shard.questions)
         self._stop = threading.Event()
         self._ended = ""

@@ -191,6 +191,29 @@ def _shown(live_state: Any, origin_ms: int) -> ZoneForecast | None:
     return newest if newest is not None and newest["origin_ms"] == origin_ms else None
 
 
+def test_a_shard_that_dies_while_its_storage_is_away_goes_on_once_it_is_back(runtime: Any, tmp_path: Path) -> None:
+    """Ray restarts it until it can read its snapshot."""
+    settings = installed(load_settings(data_dir=tmp_path, log={"partitions": 1}))
+    log = SqliteLog(settings.log_path, 1)
+    actor = started(settings, 9)
+    log.append(list(day(10)))
+    until(lambda: ask(actor, "stats")["steps"] == 9)
+    ask(actor, "flush")
+    storage, away, pid = settings.storage_folder, tmp_path / "away", ask(actor, "pid")
+    storage.rename(away)
+    storage.touch()  # what is asked for below it is an error of the disk
+    os.kill(pid, signal.SIGKILL)
+    said = settings.logs_dir / f"{shard_actor(9)}.log"
+    until(lambda: said.read_text().count("it cannot begin yet, and is restarted") >= 2)
+    storage.unlink()
+    away.rename(storage)
+    log.append(list(day(20))[-30:])
+    until(lambda: (s := ask(actor, "stats"))["steps"] >= 18 and not s["backlog"])
+    ask(actor, "stop")
+    ray.kill(actor)
+    log.close()
+
+
 def test_a_restarted_live_state_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
     """After the live state died, forecasts and past of every zone come back without a new step."""
     zones = {("demo", "z1"), ("demo", "z2")}

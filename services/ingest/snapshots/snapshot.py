@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from crc32c import crc32c
 
-from services.errors import AlreadyStoredError, ChangedError, HothouseError, NotStoredError, SnapshotError
+from services.errors import AlreadyStoredError, ChangedError, HothouseError, NotStoredError, SnapshotError, StorageError
 from services.ingest.snapshots.format_10 import read_format_10
 from services.ingest.snapshots.parts import ESSENTIAL, PARTS, PartError, parts_of_format_10, upgraded
 from services.ingest.snapshots.pieces import (
@@ -124,11 +124,14 @@ class Snapshots:
         self._number = max((number for _, number in map(_epoch_and_number, self._segments_there())), default=0)
 
     def check(self) -> None:
-        """Raises :class:`FencedError` when a newer writer has claimed the partition."""
+        """Raises :class:`FencedError` when a newer writer has claimed the partition, ``OSError`` where nobody can say:
+        a disk that is not mounted has no claim at all.
+        """
         try:
             content = self._storage.read(self._epoch_key).content
-        except NotStoredError:
-            content = b"0"
+        except NotStoredError as error:
+            where = self._storage.address(self._epoch_key)
+            raise StorageError(f"{where} is gone, so that nothing is written", "Bring the storage back.") from error
         if content != self._claim:
             newest = self._epoch_in(content)
             raise FencedError(f"partition {self.partition} was taken over by another writer (epoch {newest})")

@@ -100,8 +100,9 @@ class Units:
         self._begin_ms[at[first]] = end_ms
         young = state == _FIRST_HOUR
         self._count[at] += np.where(young, count[at], 0)
-        self._low[at] = np.where(spoke, np.minimum(self._low[at], low[at]), self._low[at])
-        self._high[at] = np.where(spoke, np.maximum(self._high[at], high[at]), self._high[at])
+        # Of what is found to be faulty they stay: a fault says the same, whether a restart came between or not.
+        self._low[at] = np.where(young & spoke, np.minimum(self._low[at], low[at]), self._low[at])
+        self._high[at] = np.where(young & spoke, np.maximum(self._high[at], high[at]), self._high[at])
         # What a share, or a temperature in °F, cannot be settles it at once: nearly all sensors in their first row.
         fits = np.where(
             share, (self._low[at] >= 0) & (self._high[at] <= SHARE_MOST), self._low[at] > FAHRENHEIT_ABOVE

@@ -12,6 +12,7 @@ from services.errors import PromotionRefusedError
 from services.installation import namespace_of
 from services.messages import RETRAINER_ACTOR
 from services.observe.logs import log_to_file
+from services.runtime.restarted_actor import restarted_until_it_can_begin
 
 if TYPE_CHECKING:
     from services.learn.loop.retrainer import Retrainer
@@ -36,12 +37,14 @@ class RetrainerActor:
 
         shown = ShownModels()
         self._retrainers: dict[str, Retrainer] = {}
-        for name, expert in EXPERTS.items():
-            if expert is TUNED and not settings.learn.tuned_every_days:
-                continue
-            cluster = RayCluster(settings, expert, shown)
-            self._retrainers[name] = Retrainer(cluster.learn, open_registry(settings, expert), cluster)
-            self._retrainers[name].start()
+        with restarted_until_it_can_begin():
+            for name, expert in EXPERTS.items():
+                if expert is TUNED and not settings.learn.tuned_every_days:
+                    continue
+                cluster = RayCluster(settings, expert, shown)
+                self._retrainers[name] = Retrainer(cluster.learn, open_registry(settings, expert), cluster)
+        for retrainer in self._retrainers.values():
+            retrainer.start()
 
     def trigger(self, reason: str = "operator", expert: str = "network") -> TrainingAccepted:
         """Ask for a retraining now."""

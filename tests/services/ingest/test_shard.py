@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -111,6 +112,29 @@ def test_an_older_shard_of_the_same_partition_is_fenced(tmp_path: Path) -> None:
     rig.shard()
     with pytest.raises(FencedError):
         older.flush()
+
+
+def test_a_storage_that_vanishes_for_a_while_is_no_other_writer(tmp_path: Path) -> None:
+    """As a disk that is not mounted: nothing is written below its place, and once it is back all rows are there."""
+    records = list(day(20))
+    rig, undisturbed = Rig(tmp_path / "a", filled(records[:20])), Rig(tmp_path / "b", filled(records))
+    shard, other = rig.shard(), undisturbed.shard()
+    rig.drain(shard)
+    shard.flush()
+    storage, away = rig.settings.storage_folder, tmp_path / "away"
+    storage.rename(away)
+    rig.log.append(records[20:])
+    rig.drain(shard)
+    with pytest.raises(OSError, match=r"p0\.epoch is gone, so that nothing is written"):
+        shard.flush()
+    assert not [path for path in storage.rglob("*") if path.is_file()]
+    shutil.rmtree(storage, ignore_errors=True)
+    away.rename(storage)
+    rig.drain(shard)
+    shard.close()
+    undisturbed.drain(other)
+    other.close()
+    assert rig.content() == undisturbed.content()
 
 
 def test_a_fenced_shard_leaves_the_history_as_it_is(tmp_path: Path) -> None:

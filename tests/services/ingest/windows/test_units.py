@@ -160,6 +160,18 @@ def test_rows_that_time_closes_judge_too() -> None:
     assert [letter.reason for letter in closed.dead_letters] == ["unit"]
 
 
+def test_a_restart_changes_no_word_of_a_fault() -> None:
+    """What the sensor says after it was found is not what it was found by."""
+    rows = [two_sensors(n) if n < 20 else row(n, ("z1", "climate", {"rh_pct": 0.9})) for n in range(24)]
+    records = [record(n, samples) for n, samples in enumerate(rows)]
+    steady, before, after = windows(), windows(), windows()
+    expected = steady.feed(records).steps[-1].units
+    before.feed(records[:22])
+    after.load(before.state())
+    assert after.feed(records[22:]).steps[-1].units == expected
+    assert expected[0].words().endswith("(0.62 to 0.71): send percent")
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 60))
 @pytest.mark.thorough
