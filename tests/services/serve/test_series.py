@@ -201,5 +201,5 @@ def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
     damaged = settings.storage_folder / "deadletters" / "p2" / "000000000000.jsonl.gz"
     damaged.parent.mkdir()
     damaged.write_bytes(b"no letters" * 100)
-    with pytest.raises(ProblemError, match="the dead letters cannot be read"):
+    with pytest.raises(ProblemError, match="what was kept cannot be read"):
         asyncio.run(backend.dead_letters(None, 10))
