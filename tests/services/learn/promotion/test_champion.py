@@ -11,6 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from services.errors import PromotionRefusedError, RegistryError, TrainingError
+from services.learn.promotion.pruning import GRACE_MS
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
@@ -256,6 +257,9 @@ def test_a_training_waits_no_longer_for_mlflow_than_one_may_take(
         retrainer.retrain_if_due()
     assert cluster.kinds() == ["error"]
     assert "MLflow does not answer" in retrainer.status()["last_error"]
+    clock.now_s += GRACE_MS / 1000
+    retrainer._prune()
+    assert not (cluster.folder / "run1").exists()  # no version will ever name it
     retrainer.trigger("operator")
     retrainer.retrain_if_due()
     assert cluster.pointer == "v1"
