@@ -6,10 +6,12 @@ Foreign errors are translated where they enter (``raise … from error``). The m
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 __all__ = [
+    "NO_ROOM",
     "AlreadyStoredError",
     "BackupError",
     "ChangedError",
@@ -29,6 +31,9 @@ __all__ = [
     "StorageRefusedError",
     "TrainingError",
 ]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The numbers of an ``OSError`` that says that a disk is full."""
 
 
 class FirstError:

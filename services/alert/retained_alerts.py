@@ -23,6 +23,8 @@ __all__ = ["TOPICS", "Message", "RetainedAlerts"]
 
 Message = tuple[str, bytes]
 TOPICS = "alert-delivery/topics.json"
+A_CALL = 500
+"""Messages of a call, which has some seconds: a broker that is far away acknowledges a hundred or two in each."""
 
 
 class _Topic(msgspec.Struct):
@@ -82,9 +84,8 @@ class RetainedAlerts:
         self._storage.put(TOPICS, msgspec.json.encode(self._topics))
 
     def _send(self, messages: Sequence[Message]) -> None:
-        if not messages:
-            return
-        try:
-            self._publish(messages)
-        except HothouseError as error:
-            raise DeliveryError(error.message) from error
+        for begin in range(0, len(messages), A_CALL):
+            try:
+                self._publish(messages[begin : begin + A_CALL])
+            except HothouseError as error:
+                raise DeliveryError(error.message) from error

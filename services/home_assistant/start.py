@@ -26,6 +26,7 @@ TARGET = "air_temp_c"
 EVENTS = (Event("night"), Event("day"), Event("night_below", TARGET), Event("day_above", TARGET))
 WAIT_S = 1.0
 ANSWER_S = 5.0
+PAUSE_S = 30.0
 LEAST_EXPIRY_S = 900
 
 
@@ -42,6 +43,7 @@ def home_assistant_link(
     client_id = f"hothouse-home-assistant-{installation_of(storage_of(settings))}"
     spec = forecast_spec(settings)
 
+    outlooks = _Outlooks(shards)
     turns = cycle(range(len(live_states)))
 
     def changes(seen: Mapping[int, int]) -> Mapping[str, Any]:
@@ -53,7 +55,7 @@ def home_assistant_link(
         return found
 
     def events_of(forecast: ZoneForecast) -> list[dict[str, Any]]:
-        outlook = _outlook(shards, forecast["site"], forecast["zone"])
+        outlook = outlooks.of(forecast["site"], forecast["zone"])
         if outlook is None or TARGET not in forecast["forecasts"]:
             return []
         asked = Asked((TARGET,), None, None, EVENTS)
@@ -75,15 +77,26 @@ def _beside(settings: Settings) -> Storage:
     return storage_of(settings) if settings.storage.url else FolderStorage(settings.data_dir)
 
 
-def _outlook(shards: Sequence[Any], site: str, zone: str) -> ZoneOutlook | None:
-    """What the zone's shard says; the others do not know the zone, and one that restarts says nothing."""
-    import ray
+class _Outlooks:
+    """Asks the shards. Where one does not answer in time none is asked for ``PAUSE_S``: zones wait for each other."""
 
-    try:
-        answers = ray.get([shard.outlook.remote(site, zone) for shard in shards], timeout=ANSWER_S)
-    except ray.exceptions.RayError:
-        return None
-    return next((answer for answer in answers if answer is not None), None)
+    def __init__(self, shards: Sequence[Any]) -> None:
+        self._shards, self._from_s = shards, float("-inf")
+
+    def of(self, site: str, zone: str) -> ZoneOutlook | None:
+        """What the zone's shard says; the others do not know the zone, and one that restarts says nothing."""
+        import ray
+
+        if time.monotonic() < self._from_s:
+            return None
+        try:
+            answers = ray.get([shard.outlook.remote(site, zone) for shard in self._shards], timeout=ANSWER_S)
+        except ray.exceptions.GetTimeoutError:
+            self._from_s = time.monotonic() + PAUSE_S
+            return None
+        except ray.exceptions.RayError:
+            return None
+        return next((answer for answer in answers if answer is not None), None)
 
 
 def _version() -> str:

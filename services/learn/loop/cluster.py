@@ -17,7 +17,7 @@ import ray
 from models.families import FAMILIES
 from models.spec import Place
 from services.config import Settings
-from services.errors import HothouseError, ModelFilesError, TrainingError
+from services.errors import NO_ROOM, HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
@@ -209,7 +209,7 @@ class RayCluster:
         """Copy an artefact to the storage, and see whether it can serve there.
 
         It counts as trained on every row that there is: what its manifest says cannot be checked. Raises
-        :class:`TrainingError` where there is no artefact, or no history yet.
+        :class:`TrainingError` where there is no artefact, no history yet, or no room.
         """
         if self._expert is TUNED:
             raise TrainingError("what is fine-tuned to these sites is trained here, and not taken from elsewhere")
@@ -218,8 +218,11 @@ class RayCluster:
             raise TrainingError("there is no history yet that it could be compared on")
         copied = self._settings.storage_folder.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         try:
-            _copy_artefact(Path(folder), copied)
-            keep_folder(self._where, copied)  # it may be examined on another machine
+            try:
+                _copy_artefact(Path(folder), copied)
+                keep_folder(self._where, copied)  # it may be examined on another machine
+            except OSError as error:
+                raise TrainingError(f"the model cannot be copied to the storage: {error}") from error
             manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec, self._where)
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
@@ -331,7 +334,7 @@ class RayCluster:
 def _copy_artefact(folder: Path, to: Path) -> None:
     """Copy the files that an artefact has; plain ones of a sane size only.
 
-    Raises :class:`TrainingError` if there is none, :class:`ModelFilesError` if it is torn.
+    Raises :class:`TrainingError` if there is none, :class:`ModelFilesError` if it is torn, ``OSError`` without room.
     """
     if not (folder / ARTEFACT_FILES[0]).is_file():
         raise TrainingError(f"{folder} holds no model: it has no {ARTEFACT_FILES[0]}")
@@ -343,6 +346,8 @@ def _copy_artefact(folder: Path, to: Path) -> None:
                 raise ModelFilesError(f"{name} is not a plain file of at most {MOST_BYTES // 1_000_000} MB")
             shutil.copyfile(folder / name, to / name, follow_symlinks=False)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:  # that says nothing of the model
+                raise
             raise ModelFilesError(f"{name} cannot be read: {error}") from error
 
 

@@ -327,6 +327,9 @@ class Retrainer:
             except RegistryRefusedError:
                 self._discard(candidate)
                 raise
+            except RegistryError:
+                self._unanswered.append((self._monotonic_s(), candidate))
+                raise
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"]}
             run |= cast(TrainingRun, candidate["trained_on"])  # every field of which a run has, too

@@ -1,7 +1,8 @@
 """Step 15 of the way of a reading: MLflow's errors become ours here and nowhere else.
 
-An MLflow that is away (no connection, an error of the server, too many requests) is asked again. One that refuses what
-it is asked (a wrong parameter, wrong credentials, an address that is no MLflow) would refuse it again.
+An MLflow that is away (no connection, an error of the server, too many requests), or whose files find no room on this
+machine, is asked again. One that refuses what it is asked (a wrong parameter, wrong credentials, an address that is no
+MLflow) would refuse it again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 import requests
 from mlflow.exceptions import MlflowException
 
-from services.errors import PromotionRefusedError, RegistryError, RegistryRefusedError
+from services.errors import NO_ROOM, PromotionRefusedError, RegistryError, RegistryRefusedError
 
 __all__ = ["translated"]
 
@@ -42,6 +43,10 @@ def translated(uri: str) -> Iterator[None]:
         raise _ours(uri, _status(error), error) from error
     except requests.RequestException as error:  # artifacts of a tracking server come and go without MLflow's errors
         raise _ours(uri, 503 if error.response is None else error.response.status_code, error) from error
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise RegistryError(f"the files of MLflow at {uri} cannot be written: {error}") from error
 
 
 def _ours(uri: str, status: int, error: Exception) -> RegistryError:

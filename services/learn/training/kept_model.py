@@ -16,7 +16,7 @@ from models.spec import ForecastSpec
 from services.errors import TrainingError
 from services.learn.training.job import Job
 from services.messages import F32
-from services.store.storage import keep_folder
+from services.store.storage import forget_folder, keep_folder
 
 __all__ = ["ErrorTable", "error_table", "folder_of", "keep"]
 
@@ -38,6 +38,9 @@ def keep(
     """
     folder = folder_of(job)
     try:
+        # Of a run of this job that was killed at its end: nobody has heard of it.
+        shutil.rmtree(folder, ignore_errors=True)
+        forget_folder(job.where, folder)
         manifest = artefact.save(
             folder, model, golden, trained_on=trained_on, seed=seed, metrics={"held_back_mae": errors},
             code_version=version("hothouse"), kind=job.kind,

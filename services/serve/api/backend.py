@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -63,6 +65,11 @@ ANSWER_S = 5.0
 ORDER_S = 30.0
 SUBMIT_S = 55.0
 """A submitted model is loaded in a process that has to start first; a request may take a minute."""
+READ_S = 30.0
+READERS, PUBLISHERS = 8, 8
+"""Threads that read what is stored, and that publish. They do nothing else: a storage that hangs holds up no order, and
+neither it nor a broker that hangs an answer that is worked out in a thread.
+"""
 POLL_S = 5.0
 ISSUED_MS = 86_400_000
 
@@ -176,6 +183,8 @@ class RayBackend:
         self._actors = NamedActors(namespace_of(settings))
         self._forecaster = forecaster
         self._kept_history: History | None = None
+        self._readers = ThreadPoolExecutor(READERS, "readers")
+        self._publishers = ThreadPoolExecutor(PUBLISHERS, "publishers")
 
     async def connect(self) -> None:
         """Open the ways to Forecaster and shards before the first request.
@@ -254,13 +263,13 @@ class RayBackend:
         """See :class:`Backend`."""
         from services.store.zone_series import resampled
 
-        return await _read(lambda: resampled(self._history(), site, zone, metrics, start_ms, end_ms, interval_ms))
+        return await self._read(lambda: resampled(self._history(), site, zone, metrics, start_ms, end_ms, interval_ms))
 
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """See :class:`Backend`."""
         from services.store.zone_series import fingerprint
 
-        return await _read(lambda: fingerprint(self._history(), site, start_ms, end_ms))
+        return await self._read(lambda: fingerprint(self._history(), site, start_ms, end_ms))
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         """See :class:`Backend`."""
@@ -273,7 +282,7 @@ class RayBackend:
             shape = len(spec.horizons_min), len(spec.targets)
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
-        return await _read(newest)
+        return await self._read(newest)
 
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
         """See :class:`Backend`."""
@@ -298,7 +307,7 @@ class RayBackend:
             kept = IssuedForecasts(storage_of(self._settings), 0)
             return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
 
-        return await _read(read)
+        return await self._read(read)
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""
@@ -307,25 +316,22 @@ class RayBackend:
         def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
             return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
 
-        try:
-            return await asyncio.to_thread(read)
-        except OSError as error:
-            raise ProblemError(503, f"the dead letters cannot be read: {error}", {"Retry-After": "5"}) from error
+        return await self._read(read)
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """See :class:`Backend`."""
         try:
-            await asyncio.to_thread(publish, self._settings, "hothouse-api", topic, payload)
+            await _in_thread(self._publishers, publish, self._settings, "hothouse-api", topic, payload)
         except HothouseError as error:
             raise ProblemError(503, f"it was not published: {error.message}", {"Retry-After": "5"}) from error
 
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """See :class:`Backend`."""
-        return await _read(changes_of, storage_of(self._settings), id)
+        return await self._read(changes_of, storage_of(self._settings), id)
 
     async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
         """See :class:`Backend`."""
-        return await _read(changes_in, storage_of(self._settings), site, zone)
+        return await self._read(changes_in, storage_of(self._settings), site, zone)
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """See :class:`Backend`."""
@@ -367,6 +373,19 @@ class RayBackend:
             self._kept_history = History(storage_of(self._settings), (), self._settings.stream.step_s)
         return self._kept_history
 
+    async def _read(self, read: Callable[..., T], *arguments: Any) -> T:
+        """Read what is stored in a thread, as other requests go on; a 503 problem where it cannot be read in time."""
+        try:
+            async with asyncio.timeout(READ_S):
+                return await _in_thread(self._readers, read, *arguments)
+        except HistoryError as error:
+            raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error
+        except TimeoutError as error:
+            words = f"what was kept could not be read within {READ_S:g} s"
+            raise ProblemError(503, words, {"Retry-After": "5"}) from error
+        except OSError as error:
+            raise ProblemError(503, f"what was kept cannot be read: {error}", {"Retry-After": "5"}) from error
+
     async def _ask_shard(self, site: str, verb: str, zone: str, *arguments: Any) -> Any:
         return await self._ask(shard_of(site, self._settings), verb, site, zone, *arguments, who="the zone's shard")
 
@@ -404,11 +423,6 @@ async def _within(call: Awaitable[T], limit_s: float, who: str, unanswered: Prob
         raise unanswered or ProblemError(503, words, {"Retry-After": "5"}) from error
 
 
-async def _read(read: Callable[..., T], *arguments: Any) -> T:
-    """Read files in a thread, as other requests go on."""
-    try:
-        return await asyncio.to_thread(read, *arguments)
-    except HistoryError as error:
-        raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error
-    except OSError as error:
-        raise ProblemError(503, f"what was kept cannot be read: {error}", {"Retry-After": "5"}) from error
+async def _in_thread(threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: Any) -> T:
+    """What a call returns, or raises, which knows the request that it is for, as its log lines tell."""
+    return await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, call, *arguments)

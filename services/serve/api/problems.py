@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+import msgspec
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-__all__ = ["MEDIA_TYPE", "ProblemError", "install", "problem"]
+__all__ = ["MEDIA_TYPE", "ProblemError", "encoded", "install", "problem"]
 
 _log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -42,6 +43,11 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None, **m
     """The answer; ``type`` is ``about:blank``, so ``title`` is the status's own phrase."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     return _ProblemResponse(body, status, headers, MEDIA_TYPE)
+
+
+def encoded(answer: Any) -> Response:
+    """A long answer: FastAPI takes ten times as long to write one, and nobody else is answered meanwhile."""
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 def install(app: FastAPI) -> None:

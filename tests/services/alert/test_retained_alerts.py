@@ -91,3 +91,25 @@ def test_a_broker_that_lost_its_messages_gets_them_again(
     again = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
     again.begin()
     assert broker.states() == {"a1": "firing", "a2": "firing"}
+
+
+def test_a_broker_far_away_gets_thousands_again(
+    tmp_path: Path, broker: Broker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a slow line a call takes no more than 1,000 in its time: with more, alerts by MQTT stopped for good."""
+    channel = RetainedAlerts(tmp_path, lambda messages: broker.publish(messages), 3600, clock)
+    deliverer, publish = Deliverer(tmp_path, channel, clock), broker.publish
+    journal(tmp_path, *(change(f"a{n}", 1) for n in range(2500)))
+
+    def slow(messages: Sequence[Message]) -> None:
+        if len(messages) > 1000:
+            raise HothouseError("the broker did not take it")
+        publish(messages)
+
+    monkeypatch.setattr(broker, "publish", slow)
+    deliverer.look()
+    assert len(broker.held) == 2500
+    broker.held.clear()
+    again = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
+    again.begin()
+    assert len(broker.held) == 2500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,31 @@ def test_live_states_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path
     with pytest.raises(ConnectionError):
         link._changes(seen)
     assert [link._changes(seen)["asked"] for _ in range(3)] == [30, 0, 10]
+
+
+def test_shards_that_hang_are_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each zone waited seconds for an answer, one after the other: with a hundred of them a stop took minutes."""
+    now_s, asked = 100.0, []
+
+    def hangs(calls: list[Any], timeout: float) -> Any:
+        asked.append(timeout)
+        raise ray.exceptions.GetTimeoutError
+
+    class Shard:
+        outlook = LiveStateAway()
+
+    monkeypatch.setattr(ray, "get", hangs)
+    monkeypatch.setattr(Shard.outlook, "remote", lambda site, zone: None, raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    settings = load_settings(data_dir=tmp_path, home_assistant={"prefix": "homeassistant"})
+    link = home_assistant_link(settings, MqttAddress(), [], [Shard()])
+    assert link is not None
+    for zone in range(100):
+        assert link._publication._events_of(forecast(f"z{zone}")) == []
+    assert len(asked) == 1
+    now_s += 60
+    link._publication._events_of(forecast())
+    assert len(asked) == 2
 
 
 def retained(address: MqttAddress) -> set[str]:

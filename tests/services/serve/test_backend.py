@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from services.config import load_settings
 from services.messages import shard_actor
 from services.serve.api.backend import RayBackend, shard_of
 from services.serve.api.problems import ProblemError
+from tests.patience import patience_s
 
 
 def test_a_site_is_asked_for_where_its_shard_tells_it() -> None:
@@ -52,3 +54,54 @@ def test_an_order_that_nobody_answers_may_be_under_way(monkeypatch: pytest.Monke
     with pytest.raises(ProblemError, match="try again in a few seconds") as error:
         asyncio.run(backend.order("rollback", "trees", ""))
     assert (error.value.status, error.value.headers, len(given)) == (503, {"Retry-After": "5"}, 1)
+
+
+def test_a_storage_that_hangs_holds_up_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask for what it keeps: an order goes out at once, and they are told after their time."""
+    backend, released, published = RayBackend(load_settings(), None), threading.Event(), list[str]()
+
+    def hangs(*_: Any) -> list[Any]:
+        released.wait(patience_s(60))
+        return []
+
+    monkeypatch.setattr(backend_module, "changes_of", hangs)
+    monkeypatch.setattr(backend_module, "read_dead_letters", hangs)
+    monkeypatch.setattr(backend_module, "count_dead_letters", hangs)
+    monkeypatch.setattr(backend_module, "publish", lambda _settings, _name, topic, _payload: published.append(topic))
+    monkeypatch.setattr(backend_module, "READ_S", patience_s(2))
+
+    async def run() -> list[Any]:
+        asked = [backend.alert_changes(f"a{n}") for n in range(50)]
+        letters = [backend.dead_letters(None, 1) for _ in range(50)]
+        reading = asyncio.gather(*asked, *letters, return_exceptions=True)
+        await asyncio.sleep(0)
+        async with asyncio.timeout(patience_s(1)):
+            await backend.publish("hothouse/v1/demo/z1/operator/event", b"")
+        return await reading
+
+    try:
+        answers = asyncio.run(run())
+    finally:
+        released.set()
+    assert published == ["hothouse/v1/demo/z1/operator/event"]
+    assert {(one.status, one.headers["Retry-After"]) for one in answers} == {(503, "5")}
+
+
+def test_a_broker_that_hangs_holds_up_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is worked out in a thread, as a forecast's quantiles, waits for no order."""
+    backend, released = RayBackend(load_settings(), None), threading.Event()
+    monkeypatch.setattr(backend_module, "publish", lambda *_: released.wait(patience_s(60)))
+
+    async def run() -> int:
+        orders = asyncio.gather(*(backend.publish("t", b"") for _ in range(50)))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(patience_s(5)):
+            answer = await asyncio.to_thread(lambda: 7)
+        released.set()
+        await orders
+        return answer
+
+    try:
+        assert asyncio.run(run()) == 7
+    finally:
+        released.set()

@@ -64,6 +64,22 @@ def test_the_past_two_days_are_what_is_told_first(system: System) -> None:
     assert told["cursor"] is None
 
 
+def test_a_long_answer_is_written_beside_the_event_loop(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of all metrics held all other requests up for seconds."""
+    inside, listed = [], zone_past._values
+
+    def values(*given: Any) -> Any:
+        try:
+            inside.append(asyncio.get_running_loop())
+        except RuntimeError:
+            inside.append(None)
+        return listed(*given)
+
+    monkeypatch.setattr(zone_past, "_values", values)
+    get(system)
+    assert inside == [None]
+
+
 def test_intervals_hold_means_and_extremes(system: System) -> None:
     """An hour's twelve rows are told by their mean, least and largest."""
     told = get(system, metrics="air_temp_c,vent_lee_pct", interval_s=3600, since_ms=ORIGIN_MS - 2 * 3_600_000)
@@ -201,5 +217,5 @@ def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
     damaged = settings.storage_folder / "deadletters" / "p2" / "000000000000.jsonl.gz"
     damaged.parent.mkdir()
     damaged.write_bytes(b"no letters" * 100)
-    with pytest.raises(ProblemError, match="the dead letters cannot be read"):
+    with pytest.raises(ProblemError, match="what was kept cannot be read"):
         asyncio.run(backend.dead_letters(None, 10))

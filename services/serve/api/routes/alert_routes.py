@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Response
 
 from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, MuteRule, encode_order, order_topic
 from services.messages import AlertState, ShownAlert
@@ -21,7 +21,7 @@ from services.serve.api.answers.alert_answers import (
 )
 from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.parameters import keyed_route
-from services.serve.api.problems import ProblemError
+from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
@@ -54,7 +54,7 @@ def alert_routes(state: ApiState) -> APIRouter:
     async def alerts(
         site: Site = None, zone: Zone = None, rule: Rule = None, state_: Annotated[State, Query(alias="state")] = None,
         zones: Zones = None, authorization: Authorization = None,
-    ) -> AlertsAnswer:  # fmt: skip
+    ) -> Response:  # fmt: skip
         """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
         view = state.readable(authorization)
         asked = zones_asked(zone, zones)
@@ -69,7 +69,7 @@ def alert_routes(state: ApiState) -> APIRouter:
         answer = AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
         if asked:
             answer["problems"] = problems
-        return answer
+        return encoded(answer)
 
     def _meant(
         view: View, asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]

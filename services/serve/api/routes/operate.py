@@ -23,7 +23,7 @@ from services.serve.api.answer_types import (
 )
 from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import keyed_route
-from services.serve.api.problems import ProblemError, problem
+from services.serve.api.problems import ProblemError, encoded, problem
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS, ExpertName, Submission
 from services.serve.api.state import ApiState, Authorization
 from services.serve.components import ApiFigures, retrainers_of, told_by
@@ -67,12 +67,12 @@ def operate_routes(state: ApiState) -> APIRouter:
     served = {**described(ZonesServed), **KEYED, 503: PREDICT_ANSWERS[503]}
 
     @routes.get("/models/zones", tags=["models"], response_model=None, responses=served)
-    async def served_zones(authorization: Authorization = None) -> ZonesServed:
+    async def served_zones(authorization: Authorization = None) -> Response:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
         weighs in the newest forecast, by horizon in minutes, as the mean over targets.
         """
         view = state.readable(authorization)
-        return ZonesServed(zones=[one for one in await backend.mixtures() if view.has(one["site"])])
+        return encoded(ZonesServed(zones=[one for one in await backend.mixtures() if view.has(one["site"])]))
 
     accepted = {**described(TrainingAccepted, status=202), **ORDERED}
 

@@ -23,7 +23,7 @@ from services.serve.api.answer_types import (
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, ZoneProblem
 from services.serve.api.parameters import keyed_route
 from services.serve.api.predict_parameters import Asked, answer_of
-from services.serve.api.problems import ProblemError
+from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
 from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
@@ -148,7 +148,7 @@ def predict_routes(state: ApiState) -> APIRouter:
         return what_if_answer(forecast, view.degraded(key), asked, found, spec)
 
     @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
-    async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> ZonesAnswer:
+    async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> Response:
         """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
         view = state.readable(authorization)
         named = zones_asked(None, zones)
@@ -176,7 +176,7 @@ def predict_routes(state: ApiState) -> APIRouter:
         answer = ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
         if named:
             answer["problems"] = problems
-        return answer
+        return encoded(answer)
 
     known_past = {**described(HistoryAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
 

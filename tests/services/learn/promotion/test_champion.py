@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from services.errors import PromotionRefusedError, RegistryError, TrainingError
+from services.learn.promotion.pruning import GRACE_MS
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
@@ -203,6 +206,28 @@ def test_a_training_outlasts_an_mlflow_that_is_away_at_its_end(
     assert retrainer.status()["last_error"] == ""
 
 
+def test_a_training_outlasts_a_disk_that_is_full_at_its_end(
+    make: Make, cluster: FakeCluster, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow cannot keep its copy: what was trained for hours waits until there is room, and is registered once."""
+    monkeypatch.setattr("services.learn.loop.retrainer.REGISTER_S", 0.01)
+    retrainer, log_artifacts, waited = make(), MlflowClient.log_artifacts, []
+    cluster.results = [True]
+
+    def full(*arguments: Any) -> None:
+        waited.append(retrainer.status()["last_error"])
+        if len(waited) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        log_artifacts(*arguments)
+
+    monkeypatch.setattr(MlflowClient, "log_artifacts", full)
+    retrainer.retrain_if_due()
+    assert "No space left on device" in waited[1]
+    assert [row["version"] for row in registry.list()] == ["v1"]
+    assert (cluster.pointer, len(cluster.orders)) == ("v1", 1)
+    assert retrainer.status()["last_error"] == ""
+
+
 def test_a_promotion_outlasts_an_mlflow_that_is_away(
     make: Make, cluster: FakeCluster, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +257,9 @@ def test_a_training_waits_no_longer_for_mlflow_than_one_may_take(
         retrainer.retrain_if_due()
     assert cluster.kinds() == ["error"]
     assert "MLflow does not answer" in retrainer.status()["last_error"]
+    clock.now_s += GRACE_MS / 1000
+    retrainer._prune()
+    assert not (cluster.folder / "run1").exists()  # no version will ever name it
     retrainer.trigger("operator")
     retrainer.retrain_if_due()
     assert cluster.pointer == "v1"

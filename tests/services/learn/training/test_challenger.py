@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from models.pretraining.shipped import network_for
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
-from services.learn.training import challenger, trainer
+from services.learn.training import challenger, kept_model, trainer
 from services.learn.training.dataset import DataRange
 from services.learn.training.job import Job
 from services.learn.training.network_options import training_config
@@ -29,7 +31,17 @@ from services.learn.training.trainer import TrainPlan
 from services.messages import I64
 from services.store.history import History
 from services.store.rows import SiteStep
+from services.store.storage import (
+    MemoryServer,
+    ObjectStorage,
+    StorageAddress,
+    forget_folder,
+    keep_folder,
+    kept_folder,
+)
 from tests.services.learn.synthetic import START_MS, small_settings, write_history
+
+BUCKET = StorageAddress(url="s3://b")
 
 
 class Table:
@@ -77,6 +89,26 @@ def job(tmp_path: Path) -> Job:
 def after(job: Job, candidate: dict[str, Any], **changes: Any) -> Job:
     """The next retraining, with ``candidate`` as champion v1."""
     return replace(job, name="two", champion="v1", champion_folder=candidate["folder"], **changes)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["the same node", "another node"])
+def test_a_job_that_was_killed_at_its_end_is_run_again(
+    job: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """What it kept is nobody's yet, and makes room: also in a bucket, and where the weights are others by now."""
+    server = MemoryServer()
+    monkeypatch.setattr(kept_folder, "open_storage", lambda _: ObjectStorage(server))
+    monkeypatch.setattr(kept_model, "keep_folder", lambda where, folder: keep_folder(BUCKET, folder))
+    monkeypatch.setattr(kept_model, "forget_folder", lambda where, folder: forget_folder(BUCKET, folder))
+    first = challenger.learn(job)
+    if gone:
+        shutil.rmtree(first["folder"])
+    other = replace(job, learn=job.learn.model_copy(update={"seed": job.learn.seed + 1}))
+    again = challenger.learn(other)
+    assert again["folder"] == first["folder"]
+    manifest = (Path(again["folder"]) / "manifest.json").read_bytes()
+    assert json.loads(manifest)["seed"] == other.learn.seed
+    assert server.objects[f"models/{job.name}/manifest.json"].content == manifest
 
 
 def test_champion_lends_its_weights(job: Job, plans: list[TrainPlan]) -> None:
