@@ -175,7 +175,8 @@ class System:
         self._start_watches(runtime, shards)
         self._tell_home_assistant(shards)
         run_file = settings.data_dir / "run.json"
-        run_file.write_text(json.dumps({"url": self.url, "pid": os.getpid(), "mqtt": self.broker.written()}) + "\n")
+        told = {"url": self.url, "pid": os.getpid(), "mqtt": self.broker.written(), "clock": settings.gateway.clock}
+        run_file.write_text(json.dumps(told) + "\n")
         self._parts.callback(run_file.unlink, missing_ok=True)
 
     def _check_files(self) -> None:

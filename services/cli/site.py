@@ -51,18 +51,27 @@ def gateway(ctx: typer.Context) -> None:
 def _publish(ctx: typer.Context, kind: str) -> NoReturn:
     from edge.simulator.publisher.command import main
 
-    options = [kind, *_broker_options(options_of(ctx).settings()), *ctx.args]
-    raise typer.Exit(main(options, prog="hothouse"))
+    settings = options_of(ctx).settings()
+    running = {} if settings.mqtt.host else _running(settings)
+    options = [kind, *_broker_options(running.get("mqtt") or settings.mqtt.model_dump()), *ctx.args]
+    is_elsewhere = any(option.startswith("--host") for option in ctx.args)
+    wall_clock = running.get("clock") == "wall" and not is_elsewhere
+    raise typer.Exit(main(options, prog="hothouse", wall_clock=wall_clock))
 
 
-def _broker_options(settings: Settings) -> list[str]:
-    """Where the broker is: the configured one, else the local one of the system that runs on this data folder."""
-    mqtt: dict[str, Any] = settings.mqtt.model_dump()
-    if not settings.mqtt.host:
-        try:
-            mqtt = json.loads((settings.data_dir / "run.json").read_text())["mqtt"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
+def _running(settings: Settings) -> dict[str, Any]:
+    """What the system that runs on this data folder says of itself; empty where none does."""
+    try:
+        found = json.loads((settings.data_dir / "run.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _broker_options(mqtt: dict[str, Any]) -> list[str]:
+    """Where the broker is; the program's own defaults where none is known."""
+    if not mqtt["host"]:
+        return []
     options = ["--host", str(mqtt["host"]), "--port", str(mqtt["port"])]
     for name in ("username", "password_file", "tls_ca_file"):
         if mqtt.get(name):

@@ -79,7 +79,7 @@ def awaited(stats: Mapping[str, Figures]) -> str:
         soon = (
             f"in {in_words(-(-left_ms // 1000))} of the stream, at {at}"
             if left_ms > 0
-            else "with the next sample, or without"
+            else "with the next sample, or soon without one"
         )
         return f"{samples:,} samples came; the first row, of {row['site']}, closes {soon}"
     if not rows:

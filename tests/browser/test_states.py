@@ -209,6 +209,18 @@ def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_pa
         assert page.complaints == []
 
 
+def test_one_zone_is_counted_as_one(page: Page, tmp_path: Path) -> None:
+    """In each language."""
+    house = House(tmp_path, zones=("north-1",))
+    house.fill()
+    with opened(house) as address:
+        for language, said in (("en-GB", "1 zone, 1,730 rows"), ("nl", "1 afdeling, 1.730 rijen")):
+            page.renew()
+            page.speak(language)
+            page.open(f"{address}/#/system")
+            page.until(f"{VIEW}.includes({said!r})")
+
+
 def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
     """Before the first forecast the page says what is waited for; the first one appears by itself, as a zone that is
     learning. An address without a zone, and one of a zone that is not there, say so.
@@ -219,6 +231,7 @@ def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
         page.open(f"{address}/#/now")
         page.until(f"{VIEW}.includes('No zone has a forecast yet')")
         page.until(f"{VIEW}.includes('No zone has a forecast yet: the shards have not reported yet')")
+        assert "docs/sensors.md" in page.ask(VIEW)
         assert page.barriers() == []
         house.fill()
         page.until(f"{VIEW}.includes('Tomatoes, north')")

@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
   a simulated greenhouse, live:
     {prog} simulate --port 1883
-  five zones, 900 times as fast, with the gateway's receive time taken from it (gateway: --clock replayed):
+  five zones, 900 times as fast, with the gateway's receive time taken from it (gateway.clock: replayed):
     {prog} simulate --zones 5 --seed 7 --speed 900 --clock
   one in which the first zone's thermometer reads 3 K too much for two hours, after half an hour:
     {prog} simulate --speed 60 --fault offset:tomato-1:air_temp_c:30:120:3
@@ -37,10 +37,21 @@ _EXAMPLES = """examples:
     {prog} replay recordings/ --timezone Europe/Amsterdam --speed max \\
         --disturb duplicates=0.01 --disturb malformed=0.005 --status-file status.json
 """
+_OTHER_TIME = """the system on this data folder takes time from the wall clock: it would refuse samples of another time
+Start one that takes it from them, on a data folder of its own: HOTHOUSE_GATEWAY__CLOCK=replayed hothouse up.
+`hothouse simulate` without --speed needs none."""
 
 
-def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.simulator.publisher") -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    prog: str = "python -m edge.simulator.publisher",
+    *,
+    wall_clock: bool = False,
+) -> int:
     """Run the command, say what was published, and return the exit code; help and usage call it ``prog``.
+
+    ``wall_clock``: the gateway takes its time from the wall clock; what it would refuse as of another time is refused
+    here, before anything is published.
 
     0: all was published, or it was stopped; 1: not all was acknowledged; 2: a wrong argument.
     """
@@ -49,6 +60,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     is_live = given.speed == 1 and given.command == "simulate"
     with_clock: bool = not is_live if given.clock is None else given.clock
+    if wall_clock and with_clock:
+        parser.exit(2, f"error: {_OTHER_TIME}\n")
     try:
         password = given.password_file.read_text(encoding="utf-8").strip() if given.password_file else ""
         if given.tls_ca_file:
@@ -123,7 +136,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     when.add_argument("--until-ms", type=int, help="publish nothing after this event time")
     when.add_argument(
         "--clock", action=argparse.BooleanOptionalAction,
-        help="also publish the event time as the gateway's clock; default: yes, except for a simulation at speed 1",
+        help="also publish the event time as the gateway's clock, for a gateway whose gateway.clock is replayed; "
+        "default: yes, except for a simulation at speed 1",
     )  # fmt: skip
     ledger = common.add_argument_group("ledger, faults and disturbances")
     ledger.add_argument("--status-file", type=Path, help="JSON with what was published, replaced each second")
@@ -147,7 +161,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     simulate = commands.add_parser(
         "simulate", parents=[common], help="a simulated greenhouse",
-        epilog=f"example: {prog} simulate --zones 5 --speed 60",
+        epilog=f"example: {prog} simulate --zones 5",
     )  # fmt: skip
     simulate.add_argument("--site", default="demo", help="default: %(default)s")
     simulate.add_argument("--zones", type=int, default=3, help="how many; default: %(default)s")

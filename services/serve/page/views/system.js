@@ -60,7 +60,7 @@ export function systemView(box) {
       rows.push(row(t("part.gateway"), found.error || found.last_error || (found.connected === false ? t("gateway.away") : ""), t("gateway.words", { messages: count(found.messages ?? 0), queued: count(found.queued ?? 0), refused: count(found.refused ?? 0) }) + waits, silence(name)));
     }
     for (const [name, found] of named("shard")) {
-      rows.push(row(t("part.shard", { name }), found.last_error, t("shard.words", { zones: count(found.zones?.length ?? 0), rows: count(found.zone_rows ?? 0), forecasts: count(found.forecasts ?? 0) }) + (found.repaired ? ` ${found.repaired}` : ""), silence(name)));
+      rows.push(row(t("part.shard", { name }), found.last_error, t("shard.words", { zones: t("zones.count", { n: found.zones?.length ?? 0 }), rows: count(found.zone_rows ?? 0), forecasts: count(found.forecasts ?? 0) }) + (found.repaired ? ` ${found.repaired}` : ""), silence(name)));
       const series = found.series;
       if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) }), silence(name)));
     }
