@@ -93,7 +93,7 @@ def errors(sizes: Sizes, seed: int) -> tuple[F64, F64]:
         given = forecaster.predict(learned)
         if (first + t) % STRIDE:
             continue
-        old = forecaster._median(everyone, learned.experts)
+        old = forecaster.medians.mixed(everyone, learned.experts)
         said = np.stack([*forecaster.first.answers(everyone, first + t), old, given[..., 1]], axis=-1)
         off = np.abs(said - truth[:, t + STEPS, :, None])
         known = np.isfinite(off)

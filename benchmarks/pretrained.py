@@ -51,8 +51,9 @@ def asked_along(table: Table, options: BacktestOptions, plans: Sequence[Plan]) -
     asked = {row for zone in range(len(table.names)) for row, _ in _origins(table, zone, options)}
 
     def watch(row: int, forecaster: OnlineForecaster, learned: Learned, quantiles: F32) -> None:
-        assert forecaster.correction is not None
-        held = forecaster.correction.added(learned.zones), forecaster.correction.said(learned.zones)
+        network = forecaster.corrections.pretrained
+        assert network is not None
+        held = network.added(learned.zones), network.said(learned.zones)
         moves = moves_of(learned.experts, TUNED)
         if moves is not None and row in asked:  # one that was fine-tuned is followed
             held = held[0] + moves, held[1]

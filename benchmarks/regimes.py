@@ -102,7 +102,7 @@ class Run:
             for name, held in self._held.items():
                 part = getattr(self.forecaster, name)
                 part.load_state_dict({**part.state_dict(), **held})
-            self.forecaster._unit = self._unit.copy()
+            self.forecaster.usual.load_state_dict({**self.forecaster.usual.state_dict(), "unit": self._unit})
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ __all__ = [
     "Basis",
     "Example",
     "Learned",
+    "StepRows",
     "beside",
     "moves_of",
 ]
@@ -50,6 +51,25 @@ WEIGHED = 3
 
 PLANS, PRETRAINED, TUNED = range(len(EXPERTS), len(EXPERTS) + 3)
 """The places of what moves a forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The rows of one step, as :meth:`~models.online.online_forecaster.OnlineForecaster.learn` is given them."""
+
+    step: int
+    zones: I64  # [Z]
+    values: F32  # [Z, C]
+    day_bin: I64  # [Z], the steps of the day
+    sun: F32  # [Z, 1 + H], sines of the sun's elevation now and at each horizon
+    foreseen: F32 | None = None  # as Plans.ahead gives it; None where nothing ever was
+
+    def of(self, places: I64) -> StepRows:
+        """Those of the zones at ``places``."""
+        foreseen = None if self.foreseen is None else self.foreseen[places]
+        return StepRows(
+            self.step, self.zones[places], self.values[places], self.day_bin[places], self.sun[places], foreseen
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,18 +30,12 @@ _HOURS = 24
 class Widths:
     """Quantiles around medians, from what ``intervals`` and ``first`` have learned.
 
-    It also knows what is possible (:meth:`within`), and which hour it is at a horizon. Where plans have moved a median,
-    intervals that were learned from such medians (``planned``) are those around it.
+    Where plans have moved a median, intervals that were learned from such medians (``planned``) are those around it.
     """
 
-    def __init__(self, spec: ForecastSpec, intervals: Intervals, first: FirstDays) -> None:
-        self._intervals, self._first, self._day = intervals, first, spec.steps_per_day
+    def __init__(self, spec: ForecastSpec, intervals: Intervals, first: FirstDays, bounds: Bounds) -> None:
+        self.intervals, self._first, self._bounds, self._day = intervals, first, bounds, spec.steps_per_day
         self._steps, self._step_ms = np.array(spec.horizon_steps, dtype=np.int64), spec.step_ms
-        self._bounds = Bounds(spec, first.prior)
-
-    def within(self, median: F32) -> F32:
-        """A median ``[..., M]`` within what is possible."""
-        return self._bounds.within(median)
 
     def hours(self, day_bin: I64, steps: I64) -> I64:
         """The hours of the day ``steps [T]`` after ``day_bin [Z]``, ``[Z, T]``."""
@@ -80,12 +74,12 @@ class Widths:
             moved = moves != 0
             some, rest = moved.any(axis=(1, 2)), ~moved.all(axis=(1, 2))
             below, above = np.zeros((2, *moved.shape), np.float32)
-            for part, of, where in ((some, planned, moved), (rest, self._intervals, ~moved)):
+            for part, of, where in ((some, planned, moved), (rest, self.intervals, ~moved)):
                 sides = of.predict(zones[part], hours[part])
                 for held, side in zip((below, above), sides, strict=True):
                     held[part] = np.where(where[part], side, held[part])
         else:
-            below, above = self._intervals.predict(zones, hours)
+            below, above = self.intervals.predict(zones, hours)
         return self._with_first_days(zones, hours, np.arange(len(self._steps)), below, above)
 
     def _with_first_days(self, zones: I64, hours: I64, horizons: I64, below: F32, above: F32) -> tuple[F32, F32]:
@@ -101,7 +95,7 @@ class Widths:
         hour of each time. Before the first horizon they grow with the square root of the time.
         """
         hours = self.hours(day_bin, knots.hours)
-        below, above = self._intervals.predict(zones, hours, knots.horizons)
+        below, above = self.intervals.predict(zones, hours, knots.horizons)
         sides = self._with_first_days(zones, hours, knots.horizons, below, above)
         share: F32 = np.where(knots.before == 0, np.sqrt(knots.share), knots.share).astype(np.float32)[:, None]
         rest = np.where(knots.before == 0, 0, 1 - share[:, 0]).astype(np.float32)[:, None]
@@ -115,7 +109,7 @@ class Widths:
         are: plans change widths where they move medians.
         """
         hours, own = self.hours(day_bin, self._steps), np.arange(len(self._steps))
-        plain = self._with_first_days(zones, hours, own, *self._intervals.predict(zones, hours, own))
+        plain = self._with_first_days(zones, hours, own, *self.intervals.predict(zones, hours, own))
         p10, p50, p90 = np.moveaxis(quantiles, -1, 0)
         scaled = []
         for width, usual, issued in zip((below, above), plain, (p50 - p10, p90 - p50), strict=True):

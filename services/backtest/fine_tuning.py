@@ -48,7 +48,8 @@ class TuningAlong:
         that is kept.
         """
         day = self._spec.steps_per_day
-        shown = self._forecaster.tuned.shown if self._forecaster.tuned else None
+        tuned = self._forecaster.corrections.tuned
+        shown = tuned.shown if tuned else None
         if shown is not None and shown.step == self._first_step + t:
             self._kept.append(shown)
             while self._kept[0].step < shown.step - KEPT_DAYS * day:

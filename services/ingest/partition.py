@@ -174,7 +174,8 @@ class Partition:
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self.spec)
         number, sun = self._number(step.end_ms), self._sun(step)
         learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
-        if self.forecaster.tuned and (shown := self.forecaster.tuned.shown) is not None:
+        tuned = self.forecaster.corrections.tuned
+        if tuned and (shown := tuned.shown) is not None:
             names = dict(zip(indices.tolist(), step.zones, strict=True))
             self.examples.take(step.site, step.end_ms, [names[index] for index in shown.zones.tolist()], shown)
         mine.watch.learn(step, indices, learned.errors)

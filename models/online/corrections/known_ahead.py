@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from models.features.plan_regressors import Foreseen, KnownAheadFeatures, regressors, width
 from models.features.plans import PLANNED
+from models.online.basis import StepRows
 from models.online.intervals import Intervals
 from models.online.ridge import PooledRidge, prior_strength
 from models.spec import ForecastSpec
@@ -52,6 +53,7 @@ Like the regressions' prior these count examples a quarter of an hour apart. Whe
 tells as much as those between would have, and the priors are as many times weaker."""
 
 _QUARTER_MS = 900_000
+_HOURS = 24
 
 LEAST = 0.3
 """Errors smaller than this share of the usual one count as this large when examples are weighed."""
@@ -68,6 +70,8 @@ class KnownAhead:
         steps, targets, day = np.array(spec.horizon_steps), len(spec.targets), spec.steps_per_day
         k = len(PLANNED)
         self._stride, self._steps = stride, steps
+        turn = np.arange(day) * (2 * np.pi / day)
+        self._clock = np.stack([np.sin(turn), np.cos(turn)], axis=-1).astype(np.float32)
         self.features = KnownAheadFeatures(spec, capacity)
         quarters = max(stride * spec.step_ms / _QUARTER_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
@@ -103,14 +107,12 @@ class KnownAhead:
         for part in (self.features, self.intervals, self._zones):
             part.prepare(zones)
 
-    def see(self, indices: I64, step: int, values: F32, foreseen: F32, sun: F32, clock: F32) -> tuple[Foreseen, F32]:
-        """What is foreseen from the rows of one step, and what that says, ``[Z, H, M]`` in usual errors.
-
-        ``foreseen`` is as :meth:`Plans.ahead` gives it, ``sun [Z, 1 + H]`` as for the forecaster, ``clock [Z, H, 2]``
-        sine and cosine of the hour at each horizon.
-        """
-        seen = self.features.learn(indices, step, values, foreseen)
-        light = np.nan_to_num(np.maximum(sun[:, 1:], 0))
+    def see(self, rows: StepRows) -> tuple[Foreseen, F32]:
+        """What is foreseen from the rows of one step, and what that says, ``[Z, H, M]`` in usual errors."""
+        assert rows.foreseen is not None
+        seen = self.features.learn(rows.zones, rows.step, rows.values, rows.foreseen)
+        light = np.nan_to_num(np.maximum(rows.sun[:, 1:], 0))
+        clock = self._clock[(rows.day_bin[:, None] + self._steps) % len(self._clock)]
         x = regressors(seen.ahead, seen.now[:, None], light, clock)
         said = np.clip(self.pooled.predict(x[:, 0, :0], x)[..., 0], -LIMIT, LIMIT)
         return seen, np.where(seen.any[:, None, None], said, np.float32(0))
@@ -119,19 +121,19 @@ class KnownAhead:
         """What the forecasts are moved by, ``[Z, H, M]`` in the targets' units."""
         return np.asarray(said * self._share * self._share_of(indices) * unit.astype(np.float32))
 
-    def keep(
-        self, indices: I64, step: int, at: I64, seen: Foreseen, said: F32, moves: F32, sun: F32, plain: Intervals
-    ) -> None:
-        """Remember an example until its truth comes: ``moves [Z, H, M]`` is what its forecast was moved by.
+    def keep(self, rows: StepRows, at: I64, seen: Foreseen, said: F32, moves: F32, plain: Intervals) -> None:
+        """Remember an example until its truth comes: what :meth:`see` gave, and ``moves [Z, H, M]`` that its forecast
+        was moved by.
 
         Intervals of a zone's first begin as those that were learned ``plain``, without plans.
         """
-        s, zone, place = self._zones, indices[:, None], step // self._stride % self._zones["stamp"].shape[1]
+        s, indices, step, zone = self._zones, rows.zones, rows.step, rows.zones[:, None]
+        place = step // self._stride % s["stamp"].shape[1]
         new = indices[seen.any & ~s["begun"][indices]]
         self.intervals.take(new, plain)
         s["begun"][new] = True
         s["stamp"][indices, place] = np.where(seen.any, step, -1)
-        s["ahead"][zone, at], s["light"][zone, at] = seen.ahead, np.nan_to_num(np.maximum(sun[:, 1:], 0))
+        s["ahead"][zone, at], s["light"][zone, at] = seen.ahead, np.nan_to_num(np.maximum(rows.sun[:, 1:], 0))
         s["now"][indices, place] = seen.now
         s["said"][zone, at], s["moves"][zone, at] = said, moves
 
@@ -141,16 +143,22 @@ class KnownAhead:
         there = s["stamp"][zones, step // self._stride % s["stamp"].shape[1]] == step
         return np.where(there[:, None], s["moves"][zones, at].astype(np.float32), np.float32(0))
 
-    def mature(
-        self, indices: I64, step: int, h: I64, at: I64, missed: F32, clock: F32, hour: I64, unit: F64,
-        taking_part: npt.NDArray[np.bool_],
-    ) -> None:  # fmt: skip
-        """Learn from the examples of horizons ``h [P]`` at places ``at [P]``, by what the forecasts without plans
-        ``missed [Z, P, M]``, NaN where unknown.
+    def moves_of_matured(self, zones: I64, step: int, h: I64, at: I64) -> F32:
+        """What those forecasts were moved by that wait at ``at [P]``, of horizons ``h [P]``, and whose truth comes at
+        ``step``, ``[Z, P, M]``.
+        """
+        moves = [self.moved(zones, int(step - self._steps[one]), np.full(len(zones), place))
+                 for one, place in zip(h.tolist(), at.tolist(), strict=True)]  # fmt: skip
+        return np.stack(moves, axis=1)
 
-        ``clock [Z, 2]`` and ``hour [Z]`` say what time of day it is now, ``taking_part`` which of all zones had rows of
+    def mature(
+        self, rows: StepRows, h: I64, at: I64, missed: F32, unit: F64, taking_part: npt.NDArray[np.bool_]
+    ) -> None:  # fmt: skip
+        """Learn from the examples of horizons ``h [P]`` at places ``at [P]`` whose truth ``rows`` are, by what the
+        forecasts without plans ``missed [Z, P, M]``, NaN where unknown; ``taking_part``: which of all zones had rows of
         late.
         """
+        indices, step, day_bin = rows.zones, rows.step, rows.day_bin
         s, zone, origins = self._zones, indices[:, None], step - self._steps[h]
         place = origins // self._stride % s["stamp"].shape[1]
         due = s["stamp"][zone, place] == origins
@@ -158,9 +166,10 @@ class KnownAhead:
             return
         missed = np.where(due[..., None], missed, np.float32(np.nan))
         part = part_of(int(due.any(axis=1).sum()), taking_part & s["begun"][: len(s)])
+        hour = day_bin * _HOURS // len(self._clock)
         self.intervals.learn(indices, h, hour, missed - s["moves"][zone, at], part)
         wanted = (missed / unit[h]).astype(np.float32)
-        there = np.broadcast_to(clock[:, None], (*due.shape, 2))
+        there = np.broadcast_to(self._clock[day_bin][:, None], (*due.shape, 2))
         x = regressors(s["ahead"][zone, at], s["now"][zone, place], s["light"][zone, at].astype(np.float32), there)
         self._learn_shares(zone, h, s["said"][zone, at].astype(np.float32), wanted, part)
         self.pooled.learn(h, step, x, wanted)

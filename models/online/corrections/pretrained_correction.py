@@ -18,6 +18,7 @@ import numpy.typing as npt
 from models.features.inputs import clear_sky_w_m2, targets_of
 from models.network.house_features import hats
 from models.network.plain_network import PlainNetwork
+from models.online.basis import StepRows
 from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -141,29 +142,28 @@ class PretrainedCorrection:
         """Take the rows of one step, ``values [Z, C]``."""
         self.memory.see(indices, step, values)
 
-    def ask(
-        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, most: F32
-    ) -> tuple[I64, F32, F32]:  # fmt: skip
-        """Ask the network how ``base [Z, H, M, Q]``, the forecast without it, is to be moved; it is all that is known
-        of the rows that were seen last. Other arguments are as of :meth:`OnlineForecaster.learn`.
+    def ask(self, rows: StepRows, base: F32, most: F32) -> tuple[I64, F32, F32]:
+        """Ask the network how ``base [Z, H, M, Q]``, the forecast from ``rows`` without it, is to be moved; they were
+        seen already.
 
-        At ``most [Z, M]`` of what it says is followed. Returns the places in ``indices`` of those that were asked, and
+        At ``most [Z, M]`` of what it says is followed. Returns the places in ``rows`` of the zones that were asked, and
         what the network looked at.
         """
-        turns = -(-len(indices) // MOST_ZONES)
-        turn = np.arange(step // self._stride % max(turns, 1), len(indices), max(turns, 1))
-        zones, memory = indices[turn], self.memory
+        turns = -(-len(rows.zones) // MOST_ZONES)
+        turn = np.arange(rows.step // self._stride % max(turns, 1), len(rows.zones), max(turns, 1))
+        asked, step, memory = rows.of(turn), rows.step, self.memory
         future = np.empty((len(turn), len(self._spec.horizons_min), 0), np.float32)
-        if foreseen is not None and np.isfinite(foreseen[turn]).any():
+        if asked.foreseen is not None and np.isfinite(asked.foreseen).any():
             memory.remember_planned()
-            future = memory.foreseen_off(zones, step, foreseen[turn])
+            future = memory.foreseen_off(asked.zones, step, asked.foreseen)
         origin, ahead = self._network.features(
-            memory.window(zones, step), targets_of(values[turn], self._spec), self._calendar(day_bin[turn]),
-            _light(sun[turn]), memory.yesterday(zones, step), future, base[turn],
+            memory.window(asked.zones, step), targets_of(asked.values, self._spec), self._calendar(asked.day_bin),
+            _light(asked.sun), memory.yesterday(asked.zones, step), future, base[turn],
         )  # fmt: skip
         shift = self._network.shift_of(origin, ahead, base[turn])
-        self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
-        self._zones["share"][zones] = np.rint(self._weigh(zones) * most[turn][:, None] * np.float32(FINENESS))
+        self._zones["shift"][asked.zones] = np.clip(shift, -self._farthest, self._farthest)
+        share = self._weigh(asked.zones) * most[turn][:, None]
+        self._zones["share"][asked.zones] = np.rint(share * np.float32(FINENESS))
         return turn, origin, ahead
 
     def tune(self, arrays: Mapping[str, _Array]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.online.basis import StepRows
 from models.online.corrections.house_memory import HouseMemory
 from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.spec import ForecastSpec
@@ -103,17 +104,16 @@ class TunedCorrection:
         """Truths of forecasts that waited at ``at``: as :meth:`PretrainedCorrection.learn`."""
         self._correction.learn(indices, h, at, due, y, base)
 
-    def ask(
-        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, at: I64
-    ) -> None:  # fmt: skip
+    def ask(self, rows: StepRows, base: F32, at: I64) -> None:
         """Ask the network about an example, which is to wait at ``at [H]``; ``base [Z, H, M, Q]`` is what is forecast
-        without it, other arguments are as of :meth:`PretrainedCorrection.ask`.
+        from ``rows`` without it.
         """
-        most = np.ones((len(indices), base.shape[2]), np.float32)
-        turn, origin, ahead = self._correction.ask(indices, step, values, day_bin, sun, foreseen, base, most)
-        self._correction.keep(indices, at)
-        if step // self._stride % EVERY == 0:
-            self.shown = Shown(step, indices[turn], origin.astype(np.float16), ahead.astype(np.float16), base[turn])
+        most = np.ones((len(rows.zones), base.shape[2]), np.float32)
+        turn, origin, ahead = self._correction.ask(rows, base, most)
+        self._correction.keep(rows.zones, at)
+        if rows.step // self._stride % EVERY == 0:
+            looked_at = origin.astype(np.float16), ahead.astype(np.float16)
+            self.shown = Shown(rows.step, rows.zones[turn], *looked_at, base[turn])
 
     def added(self, indices: I64, package: F32, young: F32) -> F32:
         """What is added to every quantile, ``[Z, H, M]``, instead of what the ``package``'s network adds.

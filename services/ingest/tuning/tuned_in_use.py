@@ -45,8 +45,9 @@ class TunedInUse(ModelInUse[HasTuned, Arrays]):
         return model.arrays()
 
     def _used(self, partition: HasTuned) -> Arrays:
-        assert partition.forecaster.tuned is not None
-        return partition.forecaster.tuned.arrays
+        tuned = partition.forecaster.corrections.tuned
+        assert tuned is not None
+        return tuned.arrays
 
     def _use(self, partition: HasTuned, model: Arrays) -> None:
         partition.tune(model)

@@ -123,7 +123,7 @@ def test_widths_between_horizons_follow_those_that_plans_have_changed():
     halved = quantiles[..., 1:2] + (quantiles - quantiles[..., 1:2]) / 2
     zones, bins = np.arange(2), np.full(2, (11 * DAY - 1) % DAY)
     usual = made.path(zones, 11 * DAY - 1, bins, quantiles, KNOTS)
-    made.known = True  # plans are known, and nothing else is asked of them here
+    made.corrections.known = True  # plans are known, and nothing else is asked of them here
     narrow = made.path(zones, 11 * DAY - 1, bins, halved, KNOTS)
     between_them = ~KNOTS.learned
     share = (narrow[..., 2] - narrow[..., 0])[:, between_them] / (usual[..., 2] - usual[..., 0])[:, between_them]

@@ -239,7 +239,7 @@ def test_forecasts_that_are_told_again_teach_the_same(world: np.ndarray) -> None
         again.learn(*row)
         again.remember(zones, step, issued[..., 1], network)
     assert same(made.state_dict(), again.state_dict())
-    assert made.known is not None
+    assert made.corrections.known is not None
     assert np.abs(flat(made.state_dict())["known.zones.moves"]).max() > 0
 
 
@@ -257,7 +257,7 @@ def test_a_state_goes_on_bit_for_bit(world: np.ndarray) -> None:
     made.prepare(9)
     assert same(made.state_dict(), again.state_dict())
     made.add_zones()
-    assert len(made.known) == len(made) == 4
+    assert len(made.corrections.known) == len(made) == 4
 
 
 def test_a_state_of_before_there_were_plans_is_taken_over(world: np.ndarray) -> None:
@@ -267,7 +267,7 @@ def test_a_state_of_before_there_were_plans_is_taken_over(world: np.ndarray) -> 
     made = forecaster(3)
     run_with(made, world, weather_plans(world), stop=DAY)
     made.load_state_dict(old.state_dict())
-    assert made.known is None
+    assert made.corrections.known is None
     run_with(made, world, weather_plans(world), 2 * DAY, 4 * DAY)
     assert np.abs(flat(made.state_dict())["known.pooled.product"]).max() > 0
 

@@ -30,15 +30,15 @@ def along(
     From step ``at`` on it is ``tuned``; then ``old`` is the share of the first days that is over.
     """
     learner, zones = tuning(len(values), package), np.arange(len(values))
-    assert learner.tuned is not None
-    added, shown, out = learner.tuned.added, [], []
-    learner.tuned.added = lambda z, before, young: added(z, before, np.full_like(young, 1 - old))
+    assert learner.corrections.tuned is not None
+    added, shown, out = learner.corrections.tuned.added, [], []
+    learner.corrections.tuned.added = lambda z, before, young: added(z, before, np.full_like(young, 1 - old))
     for t in range(values.shape[1]):
         if tuned and t == at:
             learner.tune(tuned.arrays)
         learned = learner.learn(zones, t, values[:, t], np.full(len(zones), t % DAY), sun(t, len(zones)))
         out.append(learner.predict(learned))
-        shown += [learner.tuned.shown] if learner.tuned.shown else []
+        shown += [learner.corrections.tuned.shown] if learner.corrections.tuned.shown else []
     return learner, shown, np.stack(out, axis=1)
 
 
@@ -163,7 +163,8 @@ def test_what_was_issued_is_remembered_without_what_it_added() -> None:
     once, again = tuning(2, made(0.5)), tuning(2, made(0.5))
     for one in (once, again):
         one.tune(made(1.0).arrays)
-        one.tuned.added = lambda z, before, young, added=one.tuned.added: added(z, before, np.zeros_like(young))
+        tuned = one.corrections.tuned
+        tuned.added = lambda z, before, young, added=tuned.added: added(z, before, np.zeros_like(young))
         for t in range(values.shape[1]):
             learned = one.learn(zones, t, values[:, t], np.full(2, t % DAY), sun(t, 2))
             network = learned.baseline + np.float32(1.5)
