@@ -42,7 +42,7 @@ EXPERTS = (
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not. The second is followed after a change only: it
 says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
-third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
+third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.first_days.FirstDays`)."""
 
 FIRST, NETWORK = EXPERTS.index("first days"), EXPERTS.index("network")
 

@@ -26,7 +26,7 @@ from models.online.corrections.corrections import Corrections
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.earlier_state import state_of_now
 from models.online.expert_mix import LIMIT, ExpertMix
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.online.medians import Medians
 from models.online.mixture import Mixture

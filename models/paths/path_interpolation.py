@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from models.online.climatology.climatology import Climatology
 from models.online.corrections.corrections import Corrections
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.waiting_examples import WaitingExamples
 from models.online.widths import Widths
 from models.paths.steps import Knots, between
