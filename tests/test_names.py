@@ -20,7 +20,6 @@ TWICE = {
     "frames": "pandas frames of a backtest, and of the store; user code imports both",
     "loop": "the main loop of the gateway, and of the publisher",
     "metrics": "of the gateway, which has the bare install, and of all other parts",
-    "sections": "of the settings that a gateway needs (edge), and of the others (services)",
     "settings": "the file that a gateway reads (edge), what it works by (gateway), and the whole system's (services)",
 }
 """Module names that are there twice, where folder and name together say what is meant."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
+from edge.wire.vocabulary import is_weather
 
 __all__ = ["CLIMATE", "CONTROL", "WEATHER", "SampleSource", "device_of", "new_boot"]
 
@@ -29,7 +30,6 @@ WEATHER = "weather"
 """The site's weather station; its zone is ``_site``."""
 
 _ACTUATORS = ("vent_", "heat_pipe_", "lamp_", "screen_", "co2_dosing_", "fog_", "fan_", "irrigation_")
-_OUTSIDE = ("out_", "wind_", "rain")
 
 
 class SampleSource(Protocol):
@@ -94,7 +94,7 @@ def device_of(metric: str) -> str:
     >>> device_of("air_temp_c"), device_of("sp_heat_c"), device_of("vent_lee_pct"), device_of("out_temp_c")
     ('climate', 'control', 'control', 'weather')
     """
-    if metric.startswith(_OUTSIDE):
+    if is_weather(metric):
         return WEATHER
     return CONTROL if metric.startswith(("sp_", *_ACTUATORS)) else CLIMATE
 

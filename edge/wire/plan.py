@@ -16,7 +16,7 @@ import msgspec
 from edge.wire import hints
 from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, together
 from edge.wire.topic import parse_topic
-from edge.wire.vocabulary import VOCABULARY, Metric
+from edge.wire.vocabulary import VOCABULARY, Metric, is_weather
 
 __all__ = [
     "DONE",
@@ -70,7 +70,7 @@ DONE: Mapping[str, Metric] = {
 
 def _metrics_of() -> dict[str, dict[str, Metric]]:
     actuators = ("vent_", "lamp_", "screen_", "co2_dosing_", "fog_", "fan_", "heat_pipe_")
-    weather = {n: m for n, m in VOCABULARY.items() if n.startswith(("out_", "wind_")) or n == "rain"}
+    weather = {n: m for n, m in VOCABULARY.items() if is_weather(n)}
     setpoints = {n: m for n, m in VOCABULARY.items() if n.startswith(("sp_", *actuators))}
     return {"weather": weather, "setpoint": setpoints, "event": dict(DONE)}
 

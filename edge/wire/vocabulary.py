@@ -17,6 +17,7 @@ __all__ = [
     "VOCABULARY",
     "Metric",
     "base_metric",
+    "is_weather",
 ]
 
 Kind = Literal["gauge", "angle", "state", "counter"]
@@ -104,6 +105,8 @@ TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
 
 FAHRENHEIT_ABOVE = 45.0
 
+_WEATHER = ("out_", "wind_", "rain")
+
 _SECOND = re.compile(r"\.[0-9]{1,2}\Z")
 _LONGEST_METRIC = 64  # longer names, which a message may hold, are not kept
 
@@ -115,6 +118,16 @@ def base_metric(name: str) -> str:
     ('air_temp_c', 'rh_pct')
     """
     return _base_metric(name) if len(name) <= _LONGEST_METRIC else _SECOND.sub("", name)
+
+
+def is_weather(metric: str) -> bool:
+    """Whether a metric is measured outside, and so is the site's, not a zone's. ``models.features.weather_metrics``,
+    which is not imported here, says the same.
+
+    >>> [name for name in ("air_temp_c", "out_temp_c.2", "wind_dir_deg", "rain") if is_weather(name)]
+    ['out_temp_c.2', 'wind_dir_deg', 'rain']
+    """
+    return metric.startswith(_WEATHER)
 
 
 @functools.lru_cache(4096)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.features.weather_metrics import is_weather
 from models.masked import masked_mean
 from models.zone_arrays import ZoneArrays
 
@@ -29,9 +30,6 @@ WATCHED = (
     "screen_energy_pct", "screen_black_pct", "lamp_pct", "heat_pipe_low_c", "sp_heat_c", "sp_vent_c",
 )  # fmt: skip
 """The inputs that are watched, as far as a schema has them."""
-
-WEATHER = ("out_temp_c", "out_rh_pct", "out_radiation_w_m2", "wind_m_s")
-"""Inputs that are the same in all zones of a site: what happens to them is told once, of the site."""
 
 PROFILE_DAYS = 14.0
 """An input is compared with its mean at this hour of day over the last two weeks."""
@@ -139,7 +137,8 @@ class Drift:
         self.inputs = tuple(name for name in WATCHED if name in channels)
         self.signals = self.inputs + tuple(targets)
         self._columns = [channels.index(name) for name in self.inputs]
-        self._weather = [k for k, name in enumerate(self.inputs) if name in WEATHER]
+        # The same in all zones of a site: what happens to them is told once, of the site.
+        self._weather = [k for k, name in enumerate(self.inputs) if is_weather(name)]
         self._an_hour = max(_HOUR_MS // step_ms, 1)
         k, self._s = len(self.inputs), len(self.signals)
         self._is_error = np.arange(self._s) >= k

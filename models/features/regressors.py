@@ -129,59 +129,23 @@ class Features:
         unknown; ``base`` and ``error [Z, H, M]`` the climatology's forecast and its newest errors that have matured,
         ``profiles [Z, 2, H, M]`` its fastest and slowest profile, ``unit [H, M]`` its usual error.
         """
-        s, n = self._zones, len(indices)
-        targets = targets_of(values, self._spec)
-        row = cut(np.concatenate([targets, values[:, self._columns]], axis=1))
-        known = np.isfinite(row)
-        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
-        row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
-        s["held"][indices] = row
-        s["held_step"][indices] = np.where(known, step, s["held_step"][indices])
-        place = step % s["row"].shape[1]
-        s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
+        row, known = self._take(indices, step, values)
         deviation, lagged = self._deviate(indices, step, row, known, day_bin)
-        m = self._targets
         scale = np.where(self._scale > 1e-6, self._scale, 1.0).astype(np.float32)
-        now = _cut(deviation / scale)
-        hour, three = (_cut(lag / scale) for lag in lagged)
-        angle = (day_bin * (2 * np.pi / self._day)).astype(np.float32)
-        first = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
-        second = np.stack([np.sin(2 * angle), np.cos(2 * angle)], axis=-1)
+        now, hour, three = (_cut(off / scale) for off in (deviation, *lagged))
         light = np.nan_to_num(np.maximum(sun, 0)).astype(np.float32)
-        common = np.concatenate(
-            [
-                np.ones((n, 1), dtype=np.float32), now, _cut(now - hour), three[:, :m],
-                now[:, :m] * first[:, :1], now[:, :m] * first[:, 1:], first, second, light[:, :1],
-            ],
-            axis=1,
-        )  # fmt: skip
+        common = self._common(now, hour, three, day_bin, light)
         back = step + self._steps - self._day * (-(-self._steps // self._day))
         yesterday = self._past(indices, back)
-        latest = _cut(error / unit)
-        gain = np.float32(1 - np.exp(-self._spec.step_ms / ERROR_MS))
-        s["error"][indices] += gain * (latest - s["error"][indices])
-        spread = scale[:m]
-        outward = [self._index("out_radiation_w_m2"), self._index("out_temp_c")]
-        turn = [
-            now[:, [i]] * light[:, 1:] if i is not None else np.zeros((n, len(self._steps)), np.float32)
-            for i in outward
-        ]
-        ahead = np.concatenate(
-            [
-                latest, s["error"][indices], _cut((profiles[:, 0] - base) / spread),
-                _cut((profiles[:, 1] - base) / spread), _cut((yesterday[..., :m] - base) / spread), light[:, 1:, None],
-                turn[0][..., None], turn[1][..., None],
-            ],
-            axis=-1,
-        )  # fmt: skip
+        m = self._targets
+        shapes = [_cut((usual - base) / scale[:m]) for usual in (*profiles.swapaxes(0, 1), yesterday[..., :m])]
+        errors = self._errors(indices, _cut(error / unit))
+        ahead = np.concatenate([*errors, *shapes, light[:, 1:, None], *self._sunlit(now, light)], axis=-1)
         changed = row[:, None] - self._rows(indices, step - self._short)
         a_day_ago = self._past(indices, np.array([step - self._day]))
         planned = np.where((back == step)[:, None], row[:, None], yesterday) - a_day_ago
-        if step % self._knots.stride == 0:
-            place = step // self._knots.stride % s["past"].shape[1]
-            s["past"][indices, place], s["past_step"][indices, place] = row, step
-        s["step"][indices] = step
-        return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
+        self._keep(indices, step, row)
+        return common, ahead, np.concatenate([row, changed.reshape(len(indices), -1)], axis=1), planned
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
@@ -197,6 +161,51 @@ class Features:
         """How many details there are, of the row and of each horizon."""
         width = self._targets + len(self._columns)
         return (1 + len(SHORT_MS)) * width, width
+
+    def _take(self, indices: I64, step: int, values: F32) -> tuple[F32, npt.NDArray[np.bool_]]:
+        """Targets and channels ``[Z, C]``, held from an earlier row for a while; and which of them are this row's."""
+        s = self._zones
+        row = cut(np.concatenate([targets_of(values, self._spec), values[:, self._columns]], axis=1))
+        known = np.isfinite(row)
+        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
+        row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
+        s["held"][indices] = row
+        s["held_step"][indices] = np.where(known, step, s["held_step"][indices])
+        place = step % s["row"].shape[1]
+        s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
+        return row, known
+
+    def _keep(self, indices: I64, step: int, row: F32) -> None:
+        """End the step; rows at knots are kept for a day."""
+        s = self._zones
+        if step % self._knots.stride == 0:
+            place = step // self._knots.stride % s["past"].shape[1]
+            s["past"][indices, place], s["past_step"][indices, place] = row, step
+        s["step"][indices] = step
+
+    def _common(self, now: F32, hour: F32, three: F32, day_bin: I64, light: F32) -> F32:
+        """``[Z, D]``, from how far channels are off their profiles now, an hour and three hours ago."""
+        m, ones = self._targets, np.ones((len(now), 1), dtype=np.float32)
+        angle = (day_bin * (2 * np.pi / self._day)).astype(np.float32)
+        first = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
+        second = np.stack([np.sin(2 * angle), np.cos(2 * angle)], axis=-1)
+        by_clock = (now[:, :m] * first[:, :1], now[:, :m] * first[:, 1:])
+        return np.concatenate(
+            [ones, now, _cut(now - hour), three[:, :m], *by_clock, first, second, light[:, :1]], axis=1
+        )  # fmt: skip
+
+    def _errors(self, indices: I64, latest: F32) -> tuple[F32, F32]:
+        """The climatology's ``latest`` errors ``[Z, H, M]``, and their mean of some hours."""
+        gain = np.float32(1 - np.exp(-self._spec.step_ms / ERROR_MS))
+        held = self._zones["error"]
+        held[indices] += gain * (latest - held[indices])
+        return latest, held[indices]
+
+    def _sunlit(self, now: F32, light: F32) -> list[F32]:
+        """How unusual radiation and temperature outside are, where the sun shines at a horizon: ``[Z, H, 1]`` each."""
+        places = (self._index("out_radiation_w_m2"), self._index("out_temp_c"))
+        nothing = np.zeros((len(now), len(self._steps)), np.float32)
+        return [(nothing if i is None else now[:, [i]] * light[:, 1:])[..., None] for i in places]
 
     def _rows(self, indices: I64, steps: I64) -> F32:
         """The newest rows, those at ``steps [P]``, ``[Z, P, C]``; NaN where there was none."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from models.features.weather_metrics import is_weather
 from models.zone_arrays import ZoneArrays
 
 __all__ = ["FAULT_KINDS", "LEAST", "SensorFault", "SensorFaults"]
@@ -32,8 +33,6 @@ LEAST = {
     "out_temp_c": 1.5, "out_rh_pct": 6.0,
 }  # fmt: skip
 """The channels that are checked, and departures too small to be called a fault, in their units."""
-
-_SITE_WIDE = ("out_temp_c", "out_rh_pct")
 
 LEARN_MS = 3 * 86_400_000
 """No fault is called in a channel's first days; no offset until twice that."""
@@ -115,7 +114,7 @@ class SensorFaults:
         self.channels = tuple(name for name in LEAST if name in channels)
         self._columns = [channels.index(name) for name in self.channels]
         self._least = np.array([LEAST[name] for name in self.channels], dtype=np.float32)
-        self._site_wide = np.array([name in _SITE_WIDE for name in self.channels])
+        self._site_wide = np.array([is_weather(name) for name in self.channels])
         self._top = np.array([SATURATED_PCT if "rh" in name else np.inf for name in self.channels], dtype=np.float32)
 
         def steps(ms: int) -> int:

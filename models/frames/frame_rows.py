@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.features.weather_metrics import is_weather
 from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
 
 __all__ = ["FrameRows"]
@@ -15,9 +16,6 @@ __all__ = ["FrameRows"]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
-
-_OUTSIDE = ("out_", "wind_", "rain")
-"""Metrics of the weather: a site has one, whichever zone's frame it stands in."""
 
 _NEVER_MS = -(2**62)
 _SITE = 0
@@ -33,7 +31,7 @@ class FrameRows:
 
     def __init__(self, metrics: Mapping[str, MetricMeaning], step_ms: int, start_ms: int) -> None:
         self._metrics, self._step_ms, self._start_ms = metrics, step_ms, start_ms
-        self._outside = np.array([name.startswith(_OUTSIDE) for name in metrics])
+        self._outside = np.array([is_weather(name) for name in metrics])
         self.zones: list[str] = []
         self.begins: list[int] = []
         """The row from which on each zone takes part."""

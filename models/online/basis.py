@@ -25,7 +25,7 @@ __all__ = [
     "Basis",
     "Example",
     "Learned",
-    "Rows",
+    "StepRows",
     "beside",
     "moves_of",
 ]
@@ -42,7 +42,7 @@ EXPERTS = (
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not. The second is followed after a change only: it
 says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
-third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
+third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.first_days.FirstDays`)."""
 
 FIRST, NETWORK = EXPERTS.index("first days"), EXPERTS.index("network")
 
@@ -54,7 +54,7 @@ PLANS, PRETRAINED, TUNED = range(len(EXPERTS), len(EXPERTS) + 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StepRows:
     """The rows of one step, as :meth:`~models.online.online_forecaster.OnlineForecaster.learn` is given them."""
 
     step: int
@@ -64,10 +64,10 @@ class Rows:
     sun: F32  # [Z, 1 + H], sines of the sun's elevation now and at each horizon
     foreseen: F32 | None = None  # as Plans.ahead gives it; None where nothing ever was
 
-    def of(self, places: I64) -> Rows:
+    def of(self, places: I64) -> StepRows:
         """Those of the zones at ``places``."""
         foreseen = None if self.foreseen is None else self.foreseen[places]
-        return Rows(
+        return StepRows(
             self.step, self.zones[places], self.values[places], self.day_bin[places], self.sun[places], foreseen
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from models.online.basis import FIRST, PLANS, PRETRAINED, moves_of
 from models.online.bounds import Bounds
 from models.online.climatology.usual_errors import UsualErrors
 from models.online.expert_mix import ExpertMix
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 
 __all__ = ["Medians"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from models.features.inputs import targets_of
 from models.features.regressors import Features
 from models.masked import masked_mean
-from models.online.basis import EXPERTS, FIRST, NETWORK, POOLED_DAYS, WEIGHED, Basis, Example, Learned, Rows
+from models.online.basis import EXPERTS, FIRST, NETWORK, POOLED_DAYS, WEIGHED, Basis, Example, Learned, StepRows
 from models.online.bounds import Bounds
 from models.online.change_points import ChangePoints
 from models.online.climatology.climatology import Climatology, Members
@@ -26,14 +26,14 @@ from models.online.corrections.corrections import Corrections
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.earlier_state import state_of_now
 from models.online.expert_mix import LIMIT, ExpertMix
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.online.medians import Medians
 from models.online.mixture import Mixture
 from models.online.ridge import PooledRidge, prior_strength
 from models.online.waiting_examples import WaitingExamples
 from models.online.widths import Widths
-from models.paths.forecast_path import ForecastPath
+from models.paths.path_interpolation import PathInterpolation
 from models.paths.steps import Knots
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
@@ -88,7 +88,7 @@ class OnlineForecaster:
         self.corrections = Corrections(
             spec, waiting, self.medians, self.widths, capacity, pretrained, fine_tunes=fine_tunes
         )  # fmt: skip
-        self._path = ForecastPath(spec, self.climatology, waiting, self.first, self.corrections, self.widths)
+        self._path = PathInterpolation(spec, self.climatology, waiting, self.first, self.corrections, self.widths)
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -112,7 +112,7 @@ class OnlineForecaster:
         ``foreseen`` is what plans said by then (:meth:`~models.features.plans.Plans.ahead`), ``None`` for zones that
         were never given any; before the first plan of any zone nothing else is done than without.
         """
-        rows = Rows(step, indices, values, day_bin, sun, foreseen)
+        rows = StepRows(step, indices, values, day_bin, sun, foreseen)
         y, missed = self._targets(values), self._catch_up(rows)
         errors = self._mature(rows, y)
         example, climate = self._see(rows, y)
@@ -190,7 +190,7 @@ class OnlineForecaster:
         """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and
         nothing can be forecast; it is half the work.
         """
-        rows = Rows(step, indices, values, day_bin, sun)
+        rows = StepRows(step, indices, values, day_bin, sun)
         y = self._targets(values)
         self._catch_up(rows)
         matured = self.waiting.matured(indices, step)
@@ -253,14 +253,14 @@ class OnlineForecaster:
         y = targets_of(values, self._spec)
         return np.where(np.isfinite(y), y, np.float32(np.nan))
 
-    def _catch_up(self, rows: Rows) -> I64:
+    def _catch_up(self, rows: StepRows) -> I64:
         """How many steps each zone was left out for; the climatology counts rows, all else knows steps."""
         missed = self.features.missed(rows.zones, rows.step)
         if missed.any():
             self.climatology.skip(rows.zones[missed > 0], missed[missed > 0])
         return missed
 
-    def _mature(self, rows: Rows, y: F32) -> F32:
+    def _mature(self, rows: StepRows, y: F32) -> F32:
         """Let every part learn from the forecasts whose truth these rows are; see ``Learned.errors``."""
         none = np.full_like(y, np.nan)
         indices, step = rows.zones, rows.step
@@ -284,7 +284,7 @@ class OnlineForecaster:
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)
 
-    def _see(self, rows: Rows, y: F32) -> tuple[Example, Members]:
+    def _see(self, rows: StepRows, y: F32) -> tuple[Example, Members]:
         """What is known of these rows, and what the climatology's forecast is made of."""
         climate = self.climatology.learn(rows.zones, y, rows.day_bin)
         error = self.climatology.latest_errors(rows.zones)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from models.online.basis import PLANS, TUNED, moves_of
 from models.online.bounds import Bounds
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.paths.steps import Knots
 from models.spec import ForecastSpec

@@ -11,19 +11,11 @@ from edge.config import (
     child_environment,
     environment,
 )
-from services.config.sections import (
-    ApiSettings,
-    ClientSettings,
-    ForecastSettings,
-    HomeAssistantSettings,
-    InfluxSettings,
-    LearnSettings,
-    RaySettings,
-    SiteSettings,
-    StorageSettings,
-    TracesSettings,
-    WeatherSettings,
-)
+from services.config.api_settings import ApiSettings, ClientSettings
+from services.config.forecast_settings import ForecastSettings, SiteSettings, WeatherSettings
+from services.config.learn_settings import LearnSettings
+from services.config.recipient_settings import HomeAssistantSettings, InfluxSettings, TracesSettings
+from services.config.runtime_settings import RaySettings, StorageSettings
 from services.config.settings import Settings, load_settings
 
 __all__ = [

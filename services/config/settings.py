@@ -11,7 +11,11 @@ from typing import Any
 from pydantic import model_validator
 
 from edge.config import EdgeSettings, SettingsError, read_settings
-from services.config import sections
+from services.config.api_settings import ApiSettings, ClientSettings
+from services.config.forecast_settings import ForecastSettings, SiteSettings, WeatherSettings
+from services.config.learn_settings import LearnSettings
+from services.config.recipient_settings import AlertSettings, HomeAssistantSettings, InfluxSettings, TracesSettings
+from services.config.runtime_settings import RaySettings, StorageSettings
 from services.errors import ConfigError
 
 __all__ = ["Settings", "load_settings"]
@@ -20,18 +24,18 @@ __all__ = ["Settings", "load_settings"]
 class Settings(EdgeSettings):
     """All settings; frozen. Build one with :func:`load_settings`."""
 
-    forecast: sections.ForecastSettings = sections.ForecastSettings()
-    learn: sections.LearnSettings = sections.LearnSettings()
-    influx: sections.InfluxSettings = sections.InfluxSettings()
-    weather: sections.WeatherSettings = sections.WeatherSettings()
-    alerts: sections.AlertSettings = sections.AlertSettings()
-    home_assistant: sections.HomeAssistantSettings = sections.HomeAssistantSettings()
-    api: sections.ApiSettings = sections.ApiSettings()
-    traces: sections.TracesSettings = sections.TracesSettings()
-    client: sections.ClientSettings = sections.ClientSettings()
-    ray: sections.RaySettings = sections.RaySettings()
-    storage: sections.StorageSettings = sections.StorageSettings()
-    sites: tuple[sections.SiteSettings, ...] = ()
+    forecast: ForecastSettings = ForecastSettings()
+    learn: LearnSettings = LearnSettings()
+    influx: InfluxSettings = InfluxSettings()
+    weather: WeatherSettings = WeatherSettings()
+    alerts: AlertSettings = AlertSettings()
+    home_assistant: HomeAssistantSettings = HomeAssistantSettings()
+    api: ApiSettings = ApiSettings()
+    traces: TracesSettings = TracesSettings()
+    client: ClientSettings = ClientSettings()
+    ray: RaySettings = RaySettings()
+    storage: StorageSettings = StorageSettings()
+    sites: tuple[SiteSettings, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -72,12 +76,10 @@ class Settings(EdgeSettings):
         """The live state that a shard tells of its sites, both by index."""
         return shard % self.live_states
 
-    def site(self, name: str) -> sections.SiteSettings:
+    def site(self, name: str) -> SiteSettings:
         """The settings of a site, defaults for one that is not listed."""
         # Not validated: the defaults are wanted for a site that no device could have, too.
-        return next(
-            (site for site in self.sites if site.name == name), sections.SiteSettings.model_construct(name=name)
-        )
+        return next((site for site in self.sites if site.name == name), SiteSettings.model_construct(name=name))
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:

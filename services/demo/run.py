@@ -20,48 +20,37 @@ from rich.progress import Progress as ProgressBar
 
 from edge.log import Log
 from edge.recordings.importing import ImportReport, import_samples
-from edge.recordings.recording import RecordingError
-from edge.recordings.replay import RecordingSource
 from edge.recordings.sample_source import SampleSource
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
 from edge.timing import Periodic
-from models.evaluation.scoring import Score
 from services.app import System
-from services.config import Settings, load_settings
+from services.config import Settings
 from services.demo.memory_watch import MemoryWatch
 from services.demo.options import DemoOptions
+from services.demo.pooled_scores import pooled_scores
+from services.demo.preparation import demo_settings, empty_folder, sample_source
 from services.demo.probe import Probe
 from services.demo.summary import DemoModel, DemoSummary, checks, ledger, print_summary, write_summary
 from services.demo.terminal_view import DemoProgress, headless_line, live_view, outlook_lines
 from services.demo.watch import DemoWatch, Seen
-from services.errors import ConfigError, StartError
+from services.errors import StartError
 from services.observe.timeline import event_line
-from services.runtime.folder import LOCK_FILE, FolderLock
-from services.runtime.leftovers import end_left_over
 
 __all__ = ["run_demo"]
 
-SIMULATION_START_MS = 1_709_251_200_000  # 1 March 2024: lengthening days, heating and venting
 HISTORY_INTERVAL_MS = 300_000
 LIVE_INTERVAL_MS = 60_000
 """Simulated devices send every minute; of the past there is what climate computers keep of it."""
 DAY_MS = 86_400_000
-MARKER = ".hothouse-demo"
 START_PATIENCE_S = 120.0
 """Without anything coming nearer to the first forecast."""
 DRAIN_TIMEOUT_S = 20.0
-STALE_AFTER_WALL_S = 20.0
-LONGEST_STALE_S = 7_200  # a row of an hour, and as long a lateness
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 OUTLOOK_EVERY_S = 30.0
-SHADOW_HOURS = 6.0
-OWN_SECTIONS = ("mqtt", "log", "kafka", "uplink", "gateway", "influx", "storage", "alerts", "home_assistant", "traces")
-"""Left at their defaults: a demo's greenhouse is nothing for the log, the buckets and the people of a real one."""
-NO_SCORE = Score(model=None, climatology=None, persistence=None, naive_24h=None, coverage=None, n=0)
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> int:
@@ -70,9 +59,9 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> int:
     started_s = time.monotonic()
     data_dir = options.data_dir or Path("hothouse-data/demo")
     made_parent = not data_dir.parent.exists()
-    _prepare(data_dir)
-    source = _source(options)
-    settings = _settings(options, data_dir, source)
+    empty_folder(data_dir)
+    source = sample_source(options)
+    settings = demo_settings(options, data_dir, source)
     with _ending_on_signals():
         try:
             summary = _run(options, settings, source, console, started_s)
@@ -165,13 +154,8 @@ class _Run:
         """Publish, probe, show; afterwards let everything arrive, and sum up."""
         watch = DemoWatch(system.url)
         say("waiting for the first forecast")
-        if not watch.wait_until_ready(START_PATIENCE_S):
-            raise StartError(
-                f"no forecast, and for {START_PATIENCE_S:g} s nothing came nearer to one",
-                f"--keep keeps {system.settings.logs_dir}.",
-            )
+        self._wait_for_forecast(watch, system)
         first_forecast_s = time.monotonic() - started_s
-        self._bar.stop()
         self._console.print(f"first forecast after {first_forecast_s:.1f} s; open {system.url} in a browser")
         published = Ledger(status_file=system.settings.data_dir / "publisher.json")
         publisher = Publisher(
@@ -209,7 +193,7 @@ class _Run:
             "swaps": sum(event.get("kind") == "serving" for event in seen.events),
             "models": _models(seen),
             "probe": probe.result(),
-            "mae": _mae(seen),
+            "mae": pooled_scores(seen),
             "first_forecast_s": round(first_forecast_s, 1),
             "peak_memory_mb": round(memory.peak_mb),
             "gateway_restarts": system.gateway.restarts if system.gateway else 0,
@@ -219,6 +203,14 @@ class _Run:
             "retrain_every_s": self._options.retrain_every,
             "promote": self._options.promote,
         }
+
+    def _wait_for_forecast(self, watch: DemoWatch, system: System) -> None:
+        if not watch.wait_until_ready(START_PATIENCE_S):
+            raise StartError(
+                f"no forecast, and for {START_PATIENCE_S:g} s nothing came nearer to one",
+                f"--keep keeps {system.settings.logs_dir}.",
+            )
+        self._bar.stop()
 
     def _published(self, published: Ledger) -> int:
         return int(published.status["published"]) + self._imported.samples + self._imported.refused
@@ -265,75 +257,6 @@ class _Run:
             time.sleep(LOOK_EVERY_S)
 
 
-def _prepare(data_dir: Path) -> None:
-    """An empty folder of our own: what an earlier demo left is removed, anything else is left alone.
-
-    Raises :class:`ConfigError` for a folder of something else, :class:`StartError` while another demo runs on it.
-    """
-    if data_dir.is_dir() and any(data_dir.iterdir()) and not (data_dir / MARKER).exists():
-        raise ConfigError(
-            f"data_dir is {str(data_dir)!r}: the folder is not empty and not of an earlier demo",
-            "Choose another folder with --data-dir.",
-        )
-    with FolderLock(data_dir):
-        end_left_over(data_dir)  # of a demo that was killed
-        for entry in data_dir.iterdir():
-            if entry.name == LOCK_FILE:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        (data_dir / MARKER).touch()
-
-
-def _source(options: DemoOptions) -> SampleSource:
-    if options.recording is not None:
-        try:
-            return RecordingSource(
-                options.recording, options.mapping, None, options.timezone, options.latitude, options.longitude,
-                foreseen=options.plans,
-            )  # fmt: skip
-        except RecordingError as error:
-            raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
-    from edge.simulator.simulated_site import SimulatedSite
-
-    return SimulatorSource(SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones))
-
-
-def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Settings:
-    site = {
-        "name": source.site, "timezone": source.timezone, "latitude": source.latitude, "longitude": source.longitude,
-        "primary": dict(source.primary),
-    }  # fmt: skip
-    defaults = Settings.model_construct()
-    settings = load_settings(
-        options.config,
-        data_dir=data_dir,
-        **{name: getattr(defaults, name).model_dump() for name in OWN_SECTIONS},
-        ray={"address": ""},
-        # Where it listens may be said; keys, certificates and a balancer are those of the real system.
-        api={**defaults.api.model_dump(exclude={"host"}), "port": options.port},
-        forecast={"stale_after_s": LONGEST_STALE_S},
-        learn={
-            "retrain_every_s": options.retrain_every,
-            "retrain_cron": "",
-            "mlflow_uri": "",
-            "force_promote": options.promote == "always",
-            # A quarter of a day is 24 s here: a challenger in shadow, or a champion under watch, is seen to its end.
-            "shadow_hours": SHADOW_HOURS,
-            "watch_hours": SHADOW_HOURS,
-            "max_windows": 5_000,  # a quarter of the default: two trainings and their swaps must fit into three minutes
-        },
-        sites=[site],
-    )
-    # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
-    least_s = settings.stream.step_s + settings.stream.lateness_s
-    stale_after_s = max(1800, least_s, round(options.speed * STALE_AFTER_WALL_S))
-    forecast = settings.forecast.model_copy(update={"stale_after_s": stale_after_s})
-    return settings.model_copy(update={"forecast": forecast})
-
-
 def _models(seen: Seen) -> list[DemoModel]:
     served = {event["version"] for event in seen.events if event.get("kind") == "serving"}
     return [
@@ -350,33 +273,6 @@ def _models(seen: Seen) -> list[DemoModel]:
         for model in sorted(seen.models, key=lambda model: model["created_ms"])
         if model["expert"] == "network"  # what replicas serve
     ]
-
-
-def _mae(seen: Seen) -> dict[str, dict[str, Score]]:
-    """Live errors, the shards' tables pooled by their number of matured forecasts."""
-    pooled: dict[str, dict[str, Score]] = {}
-    for table in (table for shard in seen.shards for table in shard["scores"]):
-        for target, horizons in table.items():
-            of_target = pooled.setdefault(target, {})
-            for horizon, cell in horizons.items():
-                of_target[str(horizon)] = _pool(of_target.get(str(horizon), NO_SCORE), cell)
-    return pooled
-
-
-def _pool(one: Score, other: Score) -> Score:
-    n, more = one["n"], other["n"]
-
-    def mean(first: float | None, second: float | None) -> float | None:
-        known = [(value, cases) for value, cases in ((first, n), (second, more)) if value is not None]
-        total = sum(cases for _, cases in known)
-        return round(sum(value * cases for value, cases in known) / total, 5) if total else None
-
-    return Score(
-        model=mean(one["model"], other["model"]), climatology=mean(one["climatology"], other["climatology"]),
-        persistence=mean(one["persistence"], other["persistence"]),
-        naive_24h=mean(one["naive_24h"], other["naive_24h"]),
-        coverage=mean(one["coverage"], other["coverage"]), n=n + more,
-    )  # fmt: skip
 
 
 @contextmanager

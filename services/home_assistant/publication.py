@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import is_weather
 from services.home_assistant.alert_states import ZoneAlerts
 from services.home_assistant.documents import About, site_document, zone_document
 from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
-from services.home_assistant.states import OUTSIDE, site_state, zone_state
+from services.home_assistant.states import site_state, zone_state
 from services.messages import ModelRow, ZoneForecast
 from services.serve.view import input_age_s
 
@@ -141,12 +142,12 @@ class Publication:
         ages = self._zones[key].forecast["freshness_s"].items()
         return any(
             age_s is not None and age_s <= self._about.silent_after_s
-            for metric, age_s in ages if metric.startswith(OUTSIDE)
+            for metric, age_s in ages if is_weather(metric)
         )  # fmt: skip
 
     def _of_zone(self, site: str, name: str) -> list[RetainedMessage]:
         zone = self._zones[site, name]
-        inside = {metric for metric in zone.readings if not metric.startswith(OUTSIDE)}
+        inside = {metric for metric in zone.readings if not is_weather(metric)}
         rules = self._alerts.setdefault((site, name), ZoneAlerts()).rules
         document = zone_document(self._about, site, name, inside, zone.targets, rules)
         state = zone_state(zone.forecast, zone.events, inside, self._timezone_of(site))
@@ -161,7 +162,7 @@ class Publication:
     def _of_site(self, site: str) -> list[RetainedMessage]:
         zones = [zone for (of, _), zone in self._zones.items() if of == site]
         newest = max(zones, key=lambda zone: zone.forecast["origin_ms"])
-        outside = {metric for zone in zones for metric in zone.readings if metric.startswith(OUTSIDE)}
+        outside = {metric for zone in zones for metric in zone.readings if is_weather(metric)}
         problems = [f"{component}: {said}" for component, said in sorted(self._problems.items()) if said]
         state = site_state(newest.forecast, outside, self._models, problems)
         config = config_topic(self._prefix, device_id(site))

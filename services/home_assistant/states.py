@@ -15,14 +15,12 @@ import msgspec
 
 from services.messages import ForecastPath, ModelRow, ZoneForecast
 
-__all__ = ["MAX_ATTRIBUTES_BYTES", "OUTSIDE", "site_state", "zone_state"]
+__all__ = ["MAX_ATTRIBUTES_BYTES", "site_state", "zone_state"]
 
 MAX_ATTRIBUTES_BYTES = 16_000
 """Home Assistant's recorder drops the attributes of an entity from 16,384 bytes on."""
 SHOWN_MIN = 60
 """A forecast's value is that of the horizon nearest to this one."""
-OUTSIDE = ("out_", "wind_", "rain")
-"""Prefixes of metrics of the weather station: they are the site's, not a zone's."""
 
 
 def zone_state(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ray
 
-import models.online.first_days as first_days
+import models.online.first_days.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.fine_tuner import fine_tune
 from services.config import load_settings

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.online.basis import PLANS, PRETRAINED, TUNED, Rows, beside
+from models.online.basis import PLANS, PRETRAINED, TUNED, StepRows, beside
 from models.online.corrections.known_ahead import KnownAhead
 from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.corrections.tuned_correction import TunedCorrection
@@ -70,7 +70,7 @@ class Corrections:
         """The intervals around medians that plans have moved."""
         return None if self.known is None else self.known.intervals
 
-    def learn(self, rows: Rows, y: F32, matured: Matured, missed: F32, taking_part: _Bool) -> None:
+    def learn(self, rows: StepRows, y: F32, matured: Matured, missed: F32, taking_part: _Bool) -> None:
         """Take the truths ``y [Z, M]`` of the forecasts that have ``matured`` in ``rows``; ``missed [Z, P, M]`` is by
         what the mixture missed them, ``taking_part`` which of all zones had rows of late.
         """
@@ -89,7 +89,7 @@ class Corrections:
         if self.known is not None:
             self.known.pooled.refit(h)
 
-    def move(self, rows: Rows, experts: F32, mixed: F32 | None) -> F32:
+    def move(self, rows: StepRows, experts: F32, mixed: F32 | None) -> F32:
         """The ``experts [Z, H, M, K]`` of ``rows``, and beside them what moves their mixture.
 
         Where the rows are those of an example, ``mixed [Z, H, M]`` is that mixture: networks are asked about it, and
@@ -169,7 +169,7 @@ class Corrections:
         """Which of the zones are in their first days."""
         return np.flatnonzero(self._first.young(zones))
 
-    def _pretrained_adds(self, network: PretrainedCorrection, rows: Rows, experts: F32, mixed: F32 | None) -> F32:
+    def _pretrained_adds(self, network: PretrainedCorrection, rows: StepRows, experts: F32, mixed: F32 | None) -> F32:
         """What the package's network adds, ``[Z, H, M]``; only zones in their first days are shown to it."""
         young = self._young(rows.zones)
         if self.tuned is not None:
@@ -184,7 +184,7 @@ class Corrections:
                 network.ask(asked, base, self._first.share(asked.zones))
         return network.added(rows.zones)
 
-    def _with_tuned(self, network: TunedCorrection, rows: Rows, experts: F32, mixed: F32 | None) -> F32:
+    def _with_tuned(self, network: TunedCorrection, rows: StepRows, experts: F32, mixed: F32 | None) -> F32:
         """The ``experts``, with what the network that is fine-tuned adds where one is followed."""
         network.shown = None
         at = self._waiting.at(rows.step)
@@ -198,7 +198,7 @@ class Corrections:
             network.keep(rows.zones, at, added)
         return experts
 
-    def _without_networks(self, rows: Rows, experts: F32, mixed: F32) -> F32:
+    def _without_networks(self, rows: StepRows, experts: F32, mixed: F32) -> F32:
         """The forecast from ``rows`` before a network corrects it, ``[Z, H, M, Q]``."""
         median = self._medians.uncorrected(rows.zones, mixed, experts)
         return self._widths.around(rows.zones, rows.day_bin, median, experts, self.planned)

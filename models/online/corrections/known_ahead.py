@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from models.features.plan_regressors import Foreseen, KnownAheadFeatures, regressors, width
 from models.features.plans import PLANNED
-from models.online.basis import Rows
+from models.online.basis import StepRows
 from models.online.intervals import Intervals
 from models.online.ridge import PooledRidge, prior_strength
 from models.spec import ForecastSpec
@@ -107,7 +107,7 @@ class KnownAhead:
         for part in (self.features, self.intervals, self._zones):
             part.prepare(zones)
 
-    def see(self, rows: Rows) -> tuple[Foreseen, F32]:
+    def see(self, rows: StepRows) -> tuple[Foreseen, F32]:
         """What is foreseen from the rows of one step, and what that says, ``[Z, H, M]`` in usual errors."""
         assert rows.foreseen is not None
         seen = self.features.learn(rows.zones, rows.step, rows.values, rows.foreseen)
@@ -121,7 +121,7 @@ class KnownAhead:
         """What the forecasts are moved by, ``[Z, H, M]`` in the targets' units."""
         return np.asarray(said * self._share * self._share_of(indices) * unit.astype(np.float32))
 
-    def keep(self, rows: Rows, at: I64, seen: Foreseen, said: F32, moves: F32, plain: Intervals) -> None:
+    def keep(self, rows: StepRows, at: I64, seen: Foreseen, said: F32, moves: F32, plain: Intervals) -> None:
         """Remember an example until its truth comes: what :meth:`see` gave, and ``moves [Z, H, M]`` that its forecast
         was moved by.
 
@@ -152,7 +152,7 @@ class KnownAhead:
         return np.stack(moves, axis=1)
 
     def mature(
-        self, rows: Rows, h: I64, at: I64, missed: F32, unit: F64, taking_part: npt.NDArray[np.bool_]
+        self, rows: StepRows, h: I64, at: I64, missed: F32, unit: F64, taking_part: npt.NDArray[np.bool_]
     ) -> None:  # fmt: skip
         """Learn from the examples of horizons ``h [P]`` at places ``at [P]`` whose truth ``rows`` are, by what the
         forecasts without plans ``missed [Z, P, M]``, NaN where unknown; ``taking_part``: which of all zones had rows of

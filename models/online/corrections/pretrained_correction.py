@@ -18,7 +18,7 @@ import numpy.typing as npt
 from models.features.inputs import clear_sky_w_m2, targets_of
 from models.network.house_features import hats
 from models.network.plain_network import PlainNetwork
-from models.online.basis import Rows
+from models.online.basis import StepRows
 from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -142,7 +142,7 @@ class PretrainedCorrection:
         """Take the rows of one step, ``values [Z, C]``."""
         self.memory.see(indices, step, values)
 
-    def ask(self, rows: Rows, base: F32, most: F32) -> tuple[I64, F32, F32]:
+    def ask(self, rows: StepRows, base: F32, most: F32) -> tuple[I64, F32, F32]:
         """Ask the network how ``base [Z, H, M, Q]``, the forecast from ``rows`` without it, is to be moved; they were
         seen already.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.online.basis import Rows
+from models.online.basis import StepRows
 from models.online.corrections.house_memory import HouseMemory
 from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.spec import ForecastSpec
@@ -104,7 +104,7 @@ class TunedCorrection:
         """Truths of forecasts that waited at ``at``: as :meth:`PretrainedCorrection.learn`."""
         self._correction.learn(indices, h, at, due, y, base)
 
-    def ask(self, rows: Rows, base: F32, at: I64) -> None:
+    def ask(self, rows: StepRows, base: F32, at: I64) -> None:
         """Ask the network about an example, which is to wait at ``at [H]``; ``base [Z, H, M, Q]`` is what is forecast
         from ``rows`` without it.
         """

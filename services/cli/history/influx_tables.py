@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from services.errors import HothouseError
 
 if TYPE_CHECKING:
-    from services.config.sections import InfluxSettings
+    from services.config import InfluxSettings
 
 __all__ = ["read_influx", "write_zones"]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, Prior, read_table
 from models.spec import ForecastSpec

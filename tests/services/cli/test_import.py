@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from services.cli.history import import_rows
 from services.cli.history.influx_tables import read_influx, write_zones
 from services.cli.root import app
-from services.config.sections import InfluxSettings
+from services.config import InfluxSettings
 from services.errors import HothouseError
 from services.store.imports.import_job import open_jobs
 from services.store.rows import SiteStep

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from edge.wire.vocabulary import is_weather
 from models.alerts.alert_rule import COURSES, STATES
 from services.home_assistant.documents import About
 from services.home_assistant.names import RetainedMessage, config_topic, device_id
 from services.home_assistant.publication import Publication
-from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, OUTSIDE, zone_state
+from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, zone_state
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
 
 ZONE = config_topic("homeassistant", device_id("demo", "north-1"))
@@ -236,7 +237,7 @@ def test_what_was_taken_back_waits_for_the_next_row() -> None:
 def aged(made: Any, age_s: float, outside_age_s: float | None = None) -> Any:
     """A forecast whose newest readings are so old, and those of the weather station; left out: as old."""
     outside_s = age_s if outside_age_s is None else outside_age_s
-    ages = {metric: outside_s if metric.startswith(OUTSIDE) else age_s for metric in made["freshness_s"]}
+    ages = {metric: outside_s if is_weather(metric) else age_s for metric in made["freshness_s"]}
     return {**made, "freshness_s": ages}
 
 

@@ -16,7 +16,7 @@ from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.rules_document import RulesDocument
-from services.config.sections import ForecastSettings
+from services.config import ForecastSettings
 from services.ingest.alerts.alert_journal import JournalReader
 from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.messages import ShownAlert

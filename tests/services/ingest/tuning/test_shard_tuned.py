@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-import models.online.first_days as first_days
+import models.online.first_days.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.shipped_arrays import pretrained
 from services.config import LearnSettings

@@ -1,6 +1,6 @@
 """Step 8 of the way of a reading: what a forecaster says of any time up to its longest horizon.
 
-:class:`ForecastPath` composes what lies between learned horizons (:mod:`models.paths.steps`): the zone's usual day,
+:class:`PathInterpolation` composes what lies between learned horizons (:mod:`models.paths.steps`): a zone's usual day,
 earlier forecasts for the same times, and widths. It learns nothing itself.
 """
 
@@ -11,19 +11,19 @@ import numpy.typing as npt
 
 from models.online.climatology.climatology import Climatology
 from models.online.corrections.corrections import Corrections
-from models.online.first_days import FirstDays
+from models.online.first_days.first_days import FirstDays
 from models.online.waiting_examples import WaitingExamples
 from models.online.widths import Widths
 from models.paths.steps import Knots, between
 from models.spec import ForecastSpec
 
-__all__ = ["ForecastPath"]
+__all__ = ["PathInterpolation"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 
-class ForecastPath:
+class PathInterpolation:
     """Quantiles between learned horizons, from what the parts of a forecaster have learned."""
 
     def __init__(

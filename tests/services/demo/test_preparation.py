@@ -8,7 +8,7 @@ import pytest
 
 from services.config import ApiSettings, Settings
 from services.demo.options import DemoOptions
-from services.demo.run import MARKER, _prepare, _settings, _source
+from services.demo.preparation import MARKER, demo_settings, empty_folder, sample_source
 from services.demo.summary import checks, ledger
 from services.errors import ConfigError, StartError
 from services.observe.timeline import event_line
@@ -19,7 +19,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """A folder with files and no marker is refused, and keeps them."""
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ConfigError, match="not of an earlier demo"):
-        _prepare(tmp_path)
+        empty_folder(tmp_path)
     assert (tmp_path / "thesis.txt").exists()
 
 
@@ -28,7 +28,7 @@ def test_an_earlier_demo_is_cleared(tmp_path: Path) -> None:
     (tmp_path / MARKER).touch()
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "old").touch()
-    _prepare(tmp_path)
+    empty_folder(tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {MARKER, "lock"}
 
 
@@ -37,7 +37,7 @@ def test_a_running_demo_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / MARKER).touch()
     (tmp_path / "log.sqlite").touch()
     with FolderLock(tmp_path), pytest.raises(StartError, match="already runs"):
-        _prepare(tmp_path)
+        empty_folder(tmp_path)
     assert (tmp_path / "log.sqlite").exists()
 
 
@@ -45,7 +45,7 @@ def test_a_folder_that_is_a_file_is_a_configuration_error(tmp_path: Path) -> Non
     """The sentence names data_dir and the path."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"data_dir is .*file"):
-        _prepare(tmp_path / "file")
+        empty_folder(tmp_path / "file")
 
 
 def test_text_from_outside_is_no_markup() -> None:
@@ -69,7 +69,7 @@ def test_a_demo_touches_no_real_system(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOTHOUSE_MQTT__USERNAME", "somebody")
     monkeypatch.setenv("HOTHOUSE_API__HOST", "0.0.0.0")
     options = DemoOptions(data_dir=tmp_path / "demo")
-    settings = _settings(options, tmp_path / "demo", _source(options))
+    settings = demo_settings(options, tmp_path / "demo", sample_source(options))
     assert settings.data_dir == tmp_path / "demo"
     for name in ("mqtt", "log", "kafka", "influx", "storage", "alerts", "home_assistant"):
         assert getattr(settings, name) == Settings.model_fields[name].default, name
@@ -83,7 +83,7 @@ def test_a_demo_reads_the_file_that_is_named(tmp_path: Path) -> None:
     file = tmp_path / "other.toml"
     file.write_text("[forecast]\nhorizons_min = [5, 60]\n")
     options = DemoOptions(config=file)
-    assert _settings(options, tmp_path / "demo", _source(options)).forecast.horizons_min == (5, 60)
+    assert demo_settings(options, tmp_path / "demo", sample_source(options)).forecast.horizons_min == (5, 60)
 
 
 def test_a_demo_sets_a_limit_of_age_that_goes_with_its_rows(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_demo_sets_a_limit_of_age_that_goes_with_its_rows(tmp_path: Path) -> N
         file = tmp_path / "rows.toml"
         file.write_text(f"[forecast]\nhorizons_min = [60]\nstale_after_s = 90\n[stream]\n{stream}\n")
         options = DemoOptions(config=file, speed=speed)
-        assert _settings(options, tmp_path / "demo", _source(options)).forecast.stale_after_s == least_s
+        assert demo_settings(options, tmp_path / "demo", sample_source(options)).forecast.stale_after_s == least_s
 
 
 def test_a_missing_sample_fails_the_run() -> None:
