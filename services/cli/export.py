@@ -32,13 +32,14 @@ def export(
 ) -> None:
     """Write the rows of the history to a file: site, zone, time (the row's end, UTC) and a column a metric.
 
-    Reads the data folder; the system may run meanwhile.
+    Reads the data folder; the system may run meanwhile. The file is written whole or not at all.
     """
     if out.suffix not in (".parquet", ".csv"):
         raise ConfigError(f"{out} is neither .parquet nor .csv", "Name a file that ends in one of them.")
     settings = options_of(ctx).settings()
     with need_cluster("export"):
         from services.forecast_spec import forecast_spec
+        from services.store.files import write_atomically
         from services.store.frames import rows_frame
         from services.store.storage import storage_of
     frame = rows_frame(
@@ -50,11 +51,10 @@ def export(
             f"the history in {storage_of(settings).url} has no such row",
             "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
         )
+    write = frame.to_csv if out.suffix == ".csv" else frame.to_parquet
     try:
-        if out.suffix == ".csv":
-            frame.to_csv(out, index=False)
-        else:
-            frame.to_parquet(out, index=False)
+        out.parent.stat()  # no folder is made by mistake
+        write_atomically(out, lambda beside: write(beside, index=False))
     except OSError as error:
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))

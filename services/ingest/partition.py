@@ -133,8 +133,6 @@ class Partition:
                 origins.append(self.origin(step.site))
         self._take_marks(len(steps))
         self._take_plans(self.plans.take_rest())
-        for (site, zone), left_ms in self.left_ms.items():
-            self.alerts.leave(site, zone, left_ms, self.offset - 1)
         return steps, origins
 
     def _take_marks(self, steps: int) -> None:

@@ -1,7 +1,8 @@
 """Step 6 of the way of a reading: issued forecasts as Parquet, durable before anybody sees them.
 
-What is issued at once is one small file, a *part*: ``history/forecasts/{YYYY-MM-DD}/p{writer}-{newest origin}-{number}-
-...``, by UTC day of its newest origin; the numbers of a writer rise. Once a day is over its parts become one file,
+What is issued at once, of origins of a day, is one small file, a *part*:
+``history/forecasts/{YYYY-MM-DD}/p{writer}-{newest origin}-{number}-...``, by UTC day of its newest origin; the numbers
+of a writer rise. Once a day is over its parts become one file,
 ``history/forecasts/{YYYY-MM-DD}-p{writer}.parquet``. A crash in between leaves forecasts in both; readers take each
 once.
 """
@@ -80,6 +81,13 @@ class IssuedForecasts:
 
         Raises :class:`HistoryError` when they cannot be kept, and what ``check`` raises (see ``write_atomically``).
         """
+        for part in _of_a_day(issued):
+            self._put(part, horizons_min, targets, check)
+
+    def _put(
+        self, issued: Sequence[IssuedForecast], horizons_min: Sequence[int], targets: Sequence[str],
+        check: Callable[[], None],
+    ) -> None:  # fmt: skip
         newest_ms = max(forecast.origin_ms for forecast in issued)
         named = hashlib.sha256(repr([(f.site, f.origin_ms, f.version) for f in issued]).encode()).hexdigest()[:16]
         tables = [_table(forecast, horizons_min, targets) for forecast in issued]
@@ -200,6 +208,17 @@ class IssuedForecasts:
             return number, entry.modified_s if entry is not None else 0.0, name
 
         return [f"{folder}/{name}" for name in sorted(names, key=order, reverse=True)]
+
+
+def _of_a_day(issued: Sequence[IssuedForecast]) -> Iterator[Sequence[IssuedForecast]]:
+    """In parts of a day at most, nearly always one: a site that was cut off may be days behind the others. Who looks
+    for an origin looks into the files of its day and of the next.
+    """
+    left = list(issued)
+    while left:
+        after_ms = max(forecast.origin_ms for forecast in left) - DAY_MS
+        yield [forecast for forecast in left if forecast.origin_ms > after_ms]
+        left = [forecast for forecast in left if forecast.origin_ms <= after_ms]
 
 
 def _name(key: str) -> str:

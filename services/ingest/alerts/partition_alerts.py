@@ -83,9 +83,12 @@ class PartitionAlerts:
         """
         letters = []
         while self._marks and self._marks[0].steps <= steps:
-            record = self._marks.popleft().record
+            mark = self._marks.popleft()
+            record = mark.record
             self.changes += 1
             before = self._held() if self._journaled.knows(record.offset) else None
+            if mark.left is not None and mark.left.zone != SITE_ZONE:
+                self._leave(record.site, mark.left.zone, mark.left.end_ms, record.offset)
             if record.kind == "tick":
                 self._turn(record.offset, record.site, ground)
                 self._settle(record.offset, before)
@@ -139,13 +142,11 @@ class PartitionAlerts:
         for zone in step.zones:
             heard.setdefault(zone, step.end_ms)
         for zone in sorted(set(heard) - set(step.zones) - {SITE_ZONE}):
-            self.leave(step.site, zone, step.end_ms, offset)
+            self._leave(step.site, zone, step.end_ms, offset)
         self.changes += 1
 
-    def leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
+    def _leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
         """The zone has left: its alerts are over. Once more changes nothing."""
-        if offset < self._from_offset:
-            return
         if self._heard_ms.get(site, {}).pop(zone, None) is not None:
             self._turns.forget(site, zone)
             self._plan_watch.forget(site, zone)

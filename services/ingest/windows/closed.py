@@ -14,7 +14,7 @@ from edge.wire.reading import Refusal
 from edge.wire.topic import parse_topic
 from services.store.rows import DeadLetter, SiteStep
 
-__all__ = ["CamePlan", "Closed", "Feed", "Mark", "Place"]
+__all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "Place"]
 
 Place = tuple[int, Record]
 """A record and its place among those that were fed with it."""
@@ -30,11 +30,19 @@ class CamePlan(NamedTuple):
     closed_ms: int | None
 
 
+class Left(NamedTuple):
+    """A zone that has left, and the end of the last row that it was in."""
+
+    zone: str
+    end_ms: int
+
+
 class Mark(NamedTuple):
-    """A tick or an event, and how many steps of this feed had closed when it was taken."""
+    """A tick or an event, how many steps of this feed had closed when it was taken, and which zone left with it."""
 
     record: Record
     steps: int
+    left: Left | None = None
 
 
 @dataclass(slots=True)
@@ -66,7 +74,7 @@ class Feed:
         self._steps: list[tuple[int, SiteStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
-        self._marks: list[Place] = []
+        self._marks: list[tuple[Place, Left | None]] = []
 
     def step(self, at: int, step: SiteStep) -> None:
         """A step that the record at place ``at`` closed."""
@@ -109,9 +117,9 @@ class Feed:
         """A plan that came when its site's rows had closed up to ``closed_ms``."""
         self._plans.append((place[0], CamePlan(place[1], closed_ms)))
 
-    def mark(self, place: Place) -> None:
-        """A tick or an event, after it was taken."""
-        self._marks.append(place)
+    def mark(self, place: Place, left: Left | None = None) -> None:
+        """A tick or an event, after it was taken; ``left`` is the zone that left with it."""
+        self._marks.append((place, left))
 
     def other(self, kind: str, count: int = 1) -> None:
         """Records that are counted by their kind."""
@@ -124,6 +132,6 @@ class Feed:
         self.closed.dead_letters = [letter for _, letter in sorted(self._dead_letters, key=itemgetter(0))]
         self.closed.plans = [plan for _, plan in sorted(self._plans, key=itemgetter(0))]
         ends = sorted(at for at, _ in self._steps)
-        marks = sorted(self._marks, key=itemgetter(0))
-        self.closed.marks = [Mark(record, bisect_right(ends, at)) for at, record in marks]
+        marks = sorted(self._marks, key=lambda mark: mark[0][0])
+        self.closed.marks = [Mark(record, bisect_right(ends, at), left) for (at, record), left in marks]
         return self.closed

@@ -117,8 +117,7 @@ class PartitionWindows:
                 site.tick(part[0], feed)
                 feed.mark(part[0])
             else:
-                site.event(part[0], feed)
-                feed.mark(part[0])
+                feed.mark(part[0], site.event(part[0], feed))
             if site.begun and site.name not in self._sites:
                 self._sites[site.name] = site
                 begun.append((part[0][0], site.name))

@@ -14,7 +14,7 @@ from edge.wire.events import Retirement, decode_change
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
-from services.ingest.windows.closed import Feed, Place
+from services.ingest.windows.closed import Feed, Left, Place
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
@@ -91,16 +91,19 @@ class SiteWindows:
         if receive_ms - self._quiet_ms >= self.settings.idle_ms:
             self._advance(place, receive_ms - self.settings.lateness_ms - self.settings.idle_ms, feed)
 
-    def event(self, place: Place, feed: Feed) -> None:
-        """Take a change of what rows are made by; other events change no row."""
+    def event(self, place: Place, feed: Feed) -> Left | None:
+        """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the
+        zone that leaves at once.
+        """
         record = place[1]
         where = parse_topic(record.topic)
         try:
             change = None if where is None else decode_change(where, record.payload)
         except (ValueError, RecursionError) as error:
-            return feed.corrupt(place, str(error))
+            feed.corrupt(place, str(error))
+            return None
         if where is None or change is None:
-            return
+            return None
         if isinstance(change, Retirement):
             return self._retire(change, where.zone)
         self.begun = True
@@ -109,13 +112,16 @@ class SiteWindows:
             self._sensors.forget_layouts()
             if self.settings.grid.newest_step_ms != step_ms:
                 self._sort_again()
+        return None
 
-    def _retire(self, change: Retirement, zone: str) -> None:
+    def _retire(self, change: Retirement, zone: str) -> Left | None:
         if self.closed_ms is None:
-            return
+            return None
         waiting = sum((self.names.by_zone(row.samples()) for row in self._open_rows.values()), Counter[str]())
-        if self.zones.retire(change, zone, waiting, self.closed_ms):
-            self._sensors.forget(zone)
+        if not self.zones.retire(change, zone, waiting, self.closed_ms):
+            return None
+        self._sensors.forget(zone)
+        return Left(zone, self.closed_ms)
 
     def _into_one_row(self, run: RunSamples, feed: Feed) -> bool:
         """Take a run of one open row that closes none, as nearly all do; else do nothing."""

@@ -61,6 +61,17 @@ def test_a_span_of_origins_is_read(tmp_path: Path) -> None:
         kept.merge_days(T0 + 9 * DAY, [0])
 
 
+def test_a_site_that_is_days_behind_is_found_in_its_own_days(tmp_path: Path) -> None:
+    """It was cut off, and its forecasts are issued with those of its neighbour that was not."""
+    kept = IssuedForecasts(tmp_path, 0)
+    kept.put([forecast(T0), forecast(T0 + 3 * DAY, site="other"), forecast(T0 + STEP)], *SHAPE)
+    for _ in range(2):
+        assert [f.origin_ms for f in kept.read("demo", 0, 2, 1, until_ms=T0)] == [T0]
+        assert kept.ahead("demo", "z1", "air_temp_c", 5, T0, T0 + STEP)["time_ms"].tolist() == [T0 + STEP]
+        assert [f.origin_ms for f in kept.read("other", T0, 2, 1)] == [T0 + 3 * DAY]
+        kept.merge_days(T0 + 5 * DAY, [0])
+
+
 def test_what_is_issued_at_once_is_one_file(tmp_path: Path) -> None:
     """Several sites and origins, also around midnight, share a part and are found again."""
     kept = IssuedForecasts(tmp_path, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,6 +70,23 @@ def test_the_command_writes_them(data_dir: Path, ending: str) -> None:
     noon = datetime(2022, 3, 1, 12, tzinfo=UTC)
     frame = rows_frame(data_dir / "storage", CHANNELS, 300, sites=["north"], since=noon)
     pd.testing.assert_frame_equal(back, frame, check_dtype=False)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_full_disk_leaves_the_file_of_before(data_dir: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """Half the rows look like all of them to whoever opens the file."""
+    out = data_dir / f"rows.{ending}"
+    out.write_bytes(b"before")
+
+    def full(frame: pd.DataFrame, path: Path, index: bool) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, f"to_{ending}", full)
+    done = export(data_dir, str(out))
+    assert (done.exit_code, "No space left on device" in done.output) == (1, True), done.output
+    assert out.read_bytes() == b"before"
+    assert not list(data_dir.glob(".rows*"))
 
 
 def test_what_was_exported_can_be_backtested(data_dir: Path) -> None:

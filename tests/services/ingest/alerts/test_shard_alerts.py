@@ -13,6 +13,7 @@ import pytest
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
+from edge.wire.events import Retirement, encode_change
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.rules_document import RulesDocument
@@ -22,7 +23,7 @@ from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
 from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, dying, filled
-from tests.services.ingest.samples import STEP, T0
+from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 HOUR = 12
 RULES = order(ChangeRules(NIGHT_RULES))
@@ -135,6 +136,28 @@ def test_how_the_log_is_cut_changes_no_alert(
         rig.drain(shard)
     shard.close()
     assert told(rig) == told(undisturbed)
+
+
+@pytest.mark.parametrize("size", [1, 37, 10_000])
+def test_a_zone_that_leaves_and_is_back_is_told_alike_however_the_log_is_read(tmp_path: Path, size: int) -> None:
+    """Its alerts end where it leaves. What is wrong when it is back is another alert, also where both are read at once,
+    as after a crash.
+    """
+    greenhouse = list(records(20, silent=range(6, 16)))
+    at = next(n for n, one in enumerate(greenhouse) if one.receive_ms >= T0 + 15 * STEP) + 1  # a row has just closed
+    leaves = encode_change(Retirement(version=2))
+    gone = NewRecord("demo", "event", T0 + 15 * STEP, leaves, "hothouse/v1/demo/z2/op/event")
+    (back,) = new_records([[sample(T0 + 15 * STEP - 60_000, 10**6, "z2")]])
+    at_once = order(ChangeRules({"changes": {"stale_zone": {"for_min": 0}}}))
+    log = [at_once, *greenhouse[:at], gone, back, *greenhouse[at:]]
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for piece in in_pieces(log, size):
+        rig.log.append(piece)
+        rig.drain(shard)
+    shard.close()
+    stale = [(one["zone"], one["state"], one["why"][0]["label"]) for one in told(rig) if one["kind"] == "stale_zone"]
+    assert stale == [("z2", "firing", "no sample since 01:25"), ("z2", "resolved", "the zone has left")]
 
 
 @pytest.mark.parametrize(("moment", "nth"), [(moment, 1 + 4 * (n % 3)) for n, moment in enumerate(MOMENTS)])
