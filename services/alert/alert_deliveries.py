@@ -92,7 +92,9 @@ def _channels(
         yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace)
     if said.webhook_url:
         secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
-        yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time, trace=trace)
+        yield Webhook(
+            said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time, trace=trace, storage=storage
+        )  # fmt: skip
     if said.email_to:
         server = MailServer(
             host=said.smtp_host, port=said.smtp_port, security=said.smtp_security, username=said.smtp_username,

@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.messages import ShownAlert
 from services.runtime.threads.bounded_request import ask_within
+from services.store.storage import Storage
 
 if TYPE_CHECKING:
     import httpx  # `hothouse --help` must not pay for it
@@ -32,6 +34,8 @@ __all__ = ["Webhook", "cloud_event", "signature"]
 LIMIT_S = 10.0
 GIVE_UP_S = 24 * 3600.0
 """A change that could not be told for so long is left out, so that those behind it are told."""
+
+FAILING = "alert-delivery/webhook-failing.json"
 
 A_CALL_S = 5.0
 """A call begins no other change after so long: what was told is noted, and a stop waits for no more."""
@@ -44,23 +48,30 @@ AGAIN = {
 PREFIX = "whsec_"
 
 
+class _Failing(msgspec.Struct, frozen=True):
+    key: str
+    since_s: float  # Unix time
+
+
 class Webhook:
     """Posts changes of alerts that are as severe as ``severity`` or more; see :class:`services.alert.delivery.Channel`.
 
     ``secret`` signs; empty: nothing is signed. ``clock_s`` is monotonic, ``wall_s`` is for the signature's time.
-    ``refused`` counts changes that the receiver does not want, or that were given up.
+    ``refused`` counts changes that the receiver does not want, or that were given up. ``storage`` keeps since when one
+    fails, over a restart.
     """
 
     name = "webhook"
 
     def __init__(
         self, url: str, secret: str, severity: str, clock_s: Callable[[], float], wall_s: Callable[[], float],
-        limit_s: float = LIMIT_S, trace: DeliveryTrace | None = None,
+        limit_s: float = LIMIT_S, trace: DeliveryTrace | None = None, storage: Storage | None = None,
     ) -> None:  # fmt: skip
         self._trace = trace or DeliveryTrace()
         self._url, self._secret, self._severity, self._limit_s = url, _key(secret), severity, limit_s
         self._clock_s, self._wall_s = clock_s, wall_s
-        self._failing: tuple[str, float] = "", 0.0  # key, since when
+        self._storage = storage
+        self._failing: tuple[str, float] = self._kept()  # key, since when
         self.refused = 0
 
     def begin(self) -> None:
@@ -80,10 +91,25 @@ class Webhook:
                 key, now_s = key_of(alert), self._clock_s()
                 if self._failing[0] != key:
                     self._failing = key, now_s
+                    self._keep(key)
                 if now_s - self._failing[1] < GIVE_UP_S:
                     raise DeliveryError(str(error), done) from error
                 self.refused += 1
         return len(alerts)
+
+    def _keep(self, key: str) -> None:
+        if self._storage is not None:
+            with suppress(OSError):  # a restart gives the change another day then
+                self._storage.put(FAILING, msgspec.json.encode(_Failing(key, self._wall_s())))
+
+    def _kept(self) -> tuple[str, float]:
+        try:
+            if self._storage is None:
+                return "", 0.0
+            kept = msgspec.json.decode(self._storage.read(FAILING).content, type=_Failing)
+        except (OSError, msgspec.DecodeError):
+            return "", 0.0
+        return kept.key, self._clock_s() - max(self._wall_s() - kept.since_s, 0.0)
 
     def _post(self, alert: ShownAlert) -> None:
         key, body = key_of(alert), msgspec.json.encode(cloud_event(alert))

@@ -72,6 +72,8 @@ neither it nor a broker that hangs an answer that is worked out in a thread.
 """
 POLL_S = 5.0
 ISSUED_MS = 86_400_000
+AN_HOUR_MS = 3_600_000
+"""The newest forecast is looked for there first: a day of them, of a thousand zones, is gigabytes."""
 
 T = TypeVar("T")
 
@@ -280,7 +282,10 @@ class RayBackend:
 
             kept = IssuedForecasts(storage_of(self._settings), 0)
             shape = len(spec.horizons_min), len(spec.targets)
-            return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
+            for span_ms in (AN_HOUR_MS, ISSUED_MS):
+                if found := kept.read(site, at_ms - span_ms, *shape, until_ms=at_ms):
+                    return found[-1]
+            return None
 
         return await self._read(newest)
 

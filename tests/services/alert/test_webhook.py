@@ -13,6 +13,7 @@ import pytest
 
 from services.alert.delivery import Deliverer, DeliveryError
 from services.alert.webhook import GIVE_UP_S, Webhook
+from services.store.storage import FolderStorage
 from tests.patience import patience_s
 from tests.services.alert.receiver import Receiver
 from tests.services.alert.told import Clock, change, journal
@@ -151,3 +152,24 @@ def test_a_change_that_fails_for_a_day_is_given_up(receiver: Receiver) -> None:
     clock.now_s += GIVE_UP_S
     assert hook.deliver([change("a1", 1), change("a1", 2)]) == 2
     assert (receiver.keys, hook.refused) == (["a1-1", "a1-1", "a1-2"], 1)
+
+
+def test_a_day_is_a_day_over_restarts(tmp_path: Path, receiver: Receiver) -> None:
+    """A receiver that fails at one change would hold the others up for ever where Hothouse is started each night."""
+    receiver.answers = [500, 500, 500, 204, 500, 204]
+    alerts = [change("a1", 1), change("a1", 2)]
+
+    def started(wall_s: float) -> Webhook:
+        return Webhook(
+            receiver.url, "", "info", Clock(), lambda: wall_s, patience_s(10), storage=FolderStorage(tmp_path)
+        )
+
+    for wall_s in (0.0, GIVE_UP_S * 0.6):
+        with pytest.raises(DeliveryError):
+            started(wall_s).deliver(alerts)
+    hook = started(GIVE_UP_S)
+    assert hook.deliver(alerts) == 2
+    assert (receiver.keys, hook.refused) == (["a1-1"] * 3 + ["a1-2"], 1)
+    with pytest.raises(DeliveryError):  # another one has a day of its own
+        started(GIVE_UP_S * 2).deliver([change("a1", 3)])
+    assert started(GIVE_UP_S * 2.5).deliver([change("a1", 3)]) == 1

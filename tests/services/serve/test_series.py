@@ -219,3 +219,30 @@ def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
     damaged.write_bytes(b"no letters" * 100)
     with pytest.raises(ProblemError, match="what was kept cannot be read"):
         asyncio.run(backend.dead_letters(None, 10))
+
+
+def test_the_newest_forecast_is_found_without_a_day_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day of a site with a thousand zones is gigabytes; one that is hours old is found all the same."""
+    settings = Settings(data_dir=tmp_path)
+    spec, kept = forecast_spec(settings), IssuedForecasts(settings.storage_folder, 0)
+    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
+    for n in range(288):
+        at_ms = ORIGIN_MS - n * STEP_MS
+        said = IssuedForecast("demo", at_ms, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
+        kept.put([said], spec.horizons_min, spec.targets)
+    looked, read = [], IssuedForecasts.read
+
+    def counted(self: IssuedForecasts, *asked: Any, **more: Any) -> list[IssuedForecast]:
+        found = read(self, *asked, **more)
+        looked.append(len(found))
+        return found
+
+    monkeypatch.setattr(IssuedForecasts, "read", counted)
+    backend = RayBackend(settings, None)
+    found = asyncio.run(backend.issued("demo", ORIGIN_MS + 60_000))
+    assert found is not None
+    assert found.origin_ms == ORIGIN_MS
+    assert sum(looked) <= 12
+    late = asyncio.run(backend.issued("demo", ORIGIN_MS + 20 * 3_600_000))
+    assert late is not None
+    assert late.origin_ms == ORIGIN_MS
