@@ -63,6 +63,7 @@ def serve_environment(ingress: Ingress, folder: Path, api: ApiSettings) -> dict[
         "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
         "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "2",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "30",  # of three; Serve's 5 s are too few for a small or busy machine
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
     }
     if ingress.kind != "haproxy":

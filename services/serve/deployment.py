@@ -214,6 +214,7 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
     Makes the operator's key. Raises :class:`StartError` if the port is taken or a replica does not come up.
     """
     from ray import serve
+    from ray.exceptions import RayError
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the terminal belongs to the command line
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
@@ -256,6 +257,10 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
             await_application(settings, application)
         else:
             begin()
+    except RayError as error:  # Serve ends a proxy that is not there in time, and waits for it all the same
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        hint = "If the machine had much else to do, start again. Else the logs say why."
+        raise StartError(f"the API did not start: {said}", hint) from error
     except (RuntimeError, TimeoutError, OSError) as error:
         raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
     if settings.api.url:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.messages import ModelRow
+from services.store.rows import DeadLetter
 from tests.browser.driver import SHIFT, Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
@@ -289,6 +290,26 @@ def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, addr
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
 
 
+def test_what_to_do_is_in_sight_beside_long_topics(browser: Page, house: House, address: str) -> None:
+    """Names of sites and zones have no place to break at; the last column is not pushed out of the window."""
+    topic = "hothouse/v1/demo/north-1/greenhouse_climate_computer_of_the_north_side/sample"
+    house.backend.letters = [letter("future_ts")._replace(topic=topic, detail=f"expected {topic}")]
+    browser.renew(960, 900)
+    browser.open(f"{address}/#/system")
+    browser.until("document.querySelector('#letters tbody tr')")
+    box = "document.querySelector('#view .scroll:has(#letters)')"
+    assert browser.ask(f"{box}.scrollWidth - {box}.clientWidth") == 0
+
+
+def test_an_axis_names_each_of_its_values(page: Page, address: str) -> None:
+    """Those of a step of 2.5 are not 18, 20 and 23."""
+    page.open(f"{address}/#/now")
+    page.until("document.getElementById('state').textContent === 'live'")
+    steps = "[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 22.5 - 20, 0.3 - 0.2, 250]"
+    found = page.ask(f"import('/page/units.js').then((units) => {steps}.map(units.placesOf))")
+    assert found == [2, 2, 2, 1, 2, 1, 0, 1, 0, 1, 1, 0]
+
+
 def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: str) -> None:
     """The live state keeps its last figures: the page says since when it tells nothing, and counts no samples of it."""
     page.open(f"{address}/#/system")
@@ -333,10 +354,8 @@ def test_system_stays_where_it_was_read(browser: Page, house: House, address: st
     assert browser.complaints == []
 
 
-def letter(reason: str) -> object:
+def letter(reason: str) -> DeadLetter:
     """Something that was kept out."""
-    from services.store.rows import DeadLetter
-
     return DeadLetter(0, 7, 0, ORIGIN_MS, "hothouse/v1/demo/north-1/a/sample", reason, f"{reason} it is", b"{}")
 
 

@@ -1,7 +1,7 @@
 // A chart over time: lines, bands, nights, now, a readout under the pointer. uPlot draws; the clock is the greenhouse's.
 import { axisLabel, dayAndTime } from "./clock.js";
 import { h } from "./dom.js";
-import { count } from "./units.js";
+import { count, placesOf } from "./units.js";
 import { t } from "./words.js";
 
 const { uPlot } = globalThis;
@@ -96,10 +96,9 @@ export class TimeChart {
       const pad = Math.max((high - low) * 0.07, (minSpan - (high - low)) / 2, 0.01);
       return [floor === null ? low - pad : Math.max(floor, low - pad), high + pad];
     };
-    const words = (own) => (u, splits) => splits.map((value) => count(value, own < 1 ? Math.min(2, Math.ceil(-Math.log10(own))) : 0));
     const y = (scale, side, grid) => ({
       ...axis, scale, side, size: 46, space: 34, grid: grid ? axis.grid : { show: false },
-      values: (u, splits) => words(splits.length > 1 ? splits[1] - splits[0] : 1)(u, splits),
+      values: (u, splits) => splits.map((value) => count(value, splits.length > 1 ? placesOf(splits[1] - splits[0]) : 0)),
     });
     const options = {
       width: this.plot.clientWidth || 600, height, series, bands, padding: [8, second ? 0 : 46, 0, 0],

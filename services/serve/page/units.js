@@ -49,6 +49,9 @@ export function errorOf(value, metric) {
 }
 
 export const count = (value, places = 0) => digits(value, places);
+
+// How many places tell the values of an axis apart that are a step from each other: one for 2.5.
+export const placesOf = (step) => [0, 1].find((places) => Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) < 1e-6) ?? 2;
 export const span = (low, high, metric) => t("span", { low: plain(low, metric), high: number(high, metric) });
 
 export function percent(share) {
