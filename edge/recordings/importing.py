@@ -14,7 +14,7 @@ import msgspec
 
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
-from edge.wire.plan import encode_plan, plan_topic
+from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 from edge.wire.reading import Refusal, Sample, check_values
 from edge.wire.samples import encode_samples
 from edge.wire.topic import sample_topic
@@ -51,56 +51,84 @@ def import_samples(
     Raises :class:`ImportRefusedError`, before anything is appended, when the site's partition has a record that was
     received after the first sample: its rows may be closed already.
     """
-    samples, refused, records = 0, 0, 0
-    last_ms: int | None = None
-    passed: list[Sample] = []
-    refusals: list[Refusal] = []
-    waiting: list[NewRecord] = []
-
-    def close_record() -> None:
-        assert last_ms is not None
-        for at in range(0, len(passed), SAMPLES_A_RECORD):  # one instant of a large site may exceed a record
-            payload = encode_samples(passed[at : at + SAMPLES_A_RECORD])
-            waiting.append(NewRecord(source.site, "samples", last_ms, payload))
-        if refusals:
-            waiting.append(NewRecord(source.site, "refused", last_ms, msgspec.msgpack.encode(refusals)))
-        passed.clear()
-        refusals.clear()
-
-    def append() -> None:
-        nonlocal records
-        log.append(waiting)
-        records += len(waiting)
-        waiting.clear()
-        if progress is not None and last_ms is not None:
-            progress(last_ms, samples)
-
+    records = _Records(source.site, log, progress)
     for ts_ms, instant in source.samples(to_ms):
         plans = source.plans()
-        if last_ms is None:
+        if records.last_ms is None:
             _check_order(source.site, log, ts_ms)
-        elif plans or len(passed) + len(instant) > SAMPLES_A_RECORD or len(refusals) >= SAMPLES_A_RECORD:
-            close_record()
-            if len(waiting) >= RECORDS_AN_APPEND:
-                append()
-        last_ms = ts_ms
+        elif plans or records.has_no_room_for(len(instant)):
+            records.close()
+        records.last_ms = ts_ms
         for plan in plans:
-            topic = plan_topic(plan.site, plan.zone, plan.source)
-            waiting.append(NewRecord(plan.site, "plan", ts_ms, encode_plan(plan), topic))
+            records.add_plan(plan)
         for sample in instant:
-            values, wrong = check_values(sample.values)
-            if values:
-                passed.append(sample if values == sample.values else msgspec.structs.replace(sample, values=values))
-                samples += 1
-            else:
-                refused += 1
-            if wrong or not values:
-                refusals.extend(_refusals(sample, wrong, whole=not values))
-    if last_ms is not None:
-        close_record()
-        waiting.append(NewRecord(source.site, "tick", max(to_ms, last_ms), b""))
-        append()
-    return ImportReport(samples, refused, records, last_ms)
+            records.add(sample)
+    return records.end(to_ms)
+
+
+class _Records:
+    """What an import appends, record by record; ``last_ms`` is the newest instant of the open one."""
+
+    def __init__(self, site: str, log: Log, progress: Callable[[int, int], None] | None) -> None:
+        self._site, self._log, self._progress = site, log, progress
+        self.last_ms: int | None = None
+        self._passed: list[Sample] = []
+        self._refusals: list[Refusal] = []
+        self._closed: list[NewRecord] = []
+        self._samples, self._refused, self._appended = 0, 0, 0
+
+    def has_no_room_for(self, samples: int) -> bool:
+        """Whether the open record is to be closed before so many more."""
+        return len(self._passed) + samples > SAMPLES_A_RECORD or len(self._refusals) >= SAMPLES_A_RECORD
+
+    def add(self, sample: Sample) -> None:
+        """One sample; what of it is impossible is refused, as the gateway does."""
+        values, wrong = check_values(sample.values)
+        if values:
+            passed = sample if values == sample.values else msgspec.structs.replace(sample, values=values)
+            self._passed.append(passed)
+            self._samples += 1
+        else:
+            self._refused += 1
+        if wrong or not values:
+            self._refusals.extend(_refusals(sample, wrong, whole=not values))
+
+    def add_plan(self, plan: PlanMessage) -> None:
+        """A plan is a record of its own, before the samples of the instant at which it was issued."""
+        assert self.last_ms is not None
+        topic = plan_topic(plan.site, plan.zone, plan.source)
+        self._closed.append(NewRecord(plan.site, "plan", self.last_ms, encode_plan(plan), topic))
+
+    def close(self) -> None:
+        """Begin another record; some together are appended to the log."""
+        self._close_open()
+        if len(self._closed) >= RECORDS_AN_APPEND:
+            self._append()
+
+    def end(self, to_ms: int) -> ImportReport:
+        """Append what is left, and a tick at ``to_ms``."""
+        if self.last_ms is not None:
+            self._close_open()
+            self._closed.append(NewRecord(self._site, "tick", max(to_ms, self.last_ms), b""))
+            self._append()
+        return ImportReport(self._samples, self._refused, self._appended, self.last_ms)
+
+    def _close_open(self) -> None:
+        assert self.last_ms is not None
+        for at in range(0, len(self._passed), SAMPLES_A_RECORD):  # one instant of a large site may exceed a record
+            payload = encode_samples(self._passed[at : at + SAMPLES_A_RECORD])
+            self._closed.append(NewRecord(self._site, "samples", self.last_ms, payload))
+        if self._refusals:
+            self._closed.append(NewRecord(self._site, "refused", self.last_ms, msgspec.msgpack.encode(self._refusals)))
+        self._passed, self._refusals = [], []
+
+    def _append(self) -> None:
+        assert self.last_ms is not None
+        self._log.append(self._closed)
+        self._appended += len(self._closed)
+        self._closed = []
+        if self._progress is not None:
+            self._progress(self.last_ms, self._samples)
 
 
 def _refusals(sample: Sample, wrong: list[tuple[str, str]], whole: bool) -> list[Refusal]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from models.families import Model
 from models.network.quantile import QuantileNetwork
+from models.network.residual_network import check_finite
 from models.network.training import TrainingConfig, fit
 from models.spec import ForecastSpec
 
@@ -45,9 +44,7 @@ class NetworkFamily:
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> QuantileNetwork:
         """The network of these weights."""
-        wild = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
-        if wild:
-            raise ValueError(f"weights are not finite ({', '.join(wild[:3])})")
+        check_finite(arrays)
         network = self.make(spec, options)
         network.load_arrays(arrays)
         return network

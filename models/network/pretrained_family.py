@@ -7,10 +7,9 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from models.families import Model
 from models.network.pretrained import PretrainedNetwork
+from models.network.residual_network import check_finite
 from models.network.training import TrainingConfig, fit
 from models.spec import ForecastSpec
 
@@ -61,9 +60,7 @@ class PretrainedFamily:
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> PretrainedNetwork:
         """The network of these weights, which fit any schema."""
-        wild = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
-        if wild:
-            raise ValueError(f"weights are not finite ({', '.join(wild[:3])})")
+        check_finite(arrays)
         network = self.make(spec, options)
         network.load_arrays(arrays)
         return network

@@ -14,7 +14,7 @@ from models.features.inputs import Inputs
 from models.network.sharding import whole
 from models.spec import ForecastSpec
 
-__all__ = ["ResidualNetwork", "to_tensors"]
+__all__ = ["ResidualNetwork", "check_finite", "to_tensors"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -23,6 +23,13 @@ def to_tensors(inputs: Inputs, device: torch.device | str = "cpu") -> tuple[Tens
     """The arguments of a network's ``forward``, without a copy on the CPU."""
     arrays = (inputs.window, inputs.now, inputs.calendar, inputs.sun, inputs.yesterday, inputs.future, inputs.baseline)
     return tuple(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays)
+
+
+def check_finite(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise ``ValueError``, which names the arrays, where weights are NaN or infinite."""
+    wrong = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
+    if wrong:
+        raise ValueError(f"weights are not finite ({', '.join(wrong[:3])})")
 
 
 class ResidualNetwork(nn.Module):

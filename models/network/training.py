@@ -127,30 +127,45 @@ def fit(
         schedule = _schedule(optimiser, config, steps, len(history))
         if progress is not None:
             progress.restore(network, optimiser, rng)
-        low_precision = torch.device(device).type == "cuda" and torch.cuda.is_bf16_supported()
+        descent = _Descent(network, module, optimiser, schedule, device)
         for number in range(len(history) + 1, config.epochs + 1):
             if drawn is None or (number > 1 and len(origins) > config.max_windows):
                 drawn = _draw(windows, origins, config, cut_ms, rng)
-            inputs, truth = drawn
-            module.train()
-            total = torch.zeros((), device=device)
-            order = np.resize(rng.permutation(len(inputs)), (steps, config.batch_size))
-            for batch in order:
-                arguments = to_tensors(inputs.take(batch), device)
-                goal = torch.from_numpy(truth[batch]).to(device)
-                with torch.autocast("cuda", torch.bfloat16, enabled=low_precision):
-                    forecast = module(*arguments)
-                loss = pinball(forecast.float(), goal, network.residual)
-                optimiser.zero_grad(set_to_none=True)
-                torch.autograd.backward(loss)
-                nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-                optimiser.step()
-                schedule.step()
-                total += loss.detach()
-            history.append(Epoch(number, float(_mean_of_workers(total)) / steps))
+            order = np.resize(rng.permutation(len(drawn[0])), (steps, config.batch_size))
+            history.append(Epoch(number, descent.epoch(*drawn, order)))
             if on_epoch is not None:
                 on_epoch(TrainingProgress.of(_shrunken(network, days, config), history, network, optimiser, rng))
     return FitResult(_shrunken(network, days, config), history, resumed=progress is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Descent:
+    """How weights go down the loss; ``module`` is the ``network``, or what makes it distributed."""
+
+    network: ResidualNetwork
+    module: nn.Module
+    optimiser: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+    device: torch.device | str
+
+    def epoch(self, inputs: Inputs, truth: F32, order: I64) -> float:
+        """A step a batch of ``order [steps, batch_size]``; the mean loss, of all workers."""
+        low_precision = torch.device(self.device).type == "cuda" and torch.cuda.is_bf16_supported()
+        self.module.train()
+        total = torch.zeros((), device=self.device)
+        for batch in order:
+            arguments = to_tensors(inputs.take(batch), self.device)
+            goal = torch.from_numpy(truth[batch]).to(self.device)
+            with torch.autocast("cuda", torch.bfloat16, enabled=low_precision):
+                forecast = self.module(*arguments)
+            loss = pinball(forecast.float(), goal, self.network.residual)
+            self.optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self.optimiser.step()
+            self.schedule.step()
+            total += loss.detach()
+        return float(_mean_of_workers(total)) / len(order)
 
 
 def _schedule(

@@ -16,6 +16,7 @@ import torch
 
 from models.masked import masked_mean
 from models.network.pretrained import PretrainedNetwork
+from models.network.residual_network import check_finite
 from models.spec import ForecastSpec
 
 __all__ = ["FineTuning", "TuningExamples", "fine_tune"]
@@ -90,9 +91,10 @@ def fine_tune(start: Arrays, spec: ForecastSpec, examples: TuningExamples, confi
         finally:
             torch.set_num_threads(threads)
     tuned = network.arrays()
-    wild = sorted(name for name, array in tuned.items() if not np.isfinite(array).all())
-    if wild:
-        raise ValueError(f"the fine-tuning diverged: weights are not finite ({', '.join(wild[:3])})")
+    try:
+        check_finite(tuned)
+    except ValueError as error:
+        raise ValueError(f"the fine-tuning diverged: {error}") from error
     return tuned
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import GrowerError, TreeGrower
+from services.backtest.network_along import NetworkAlong
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 
@@ -100,79 +101,126 @@ def replay(
     from its issue on. ``watch`` is called after each step.
     """
     spec = spec or spec_of(table)
-    ends, zones = table.end_ms, len(table.names)
-    steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
-    ahead = np.concatenate([ends, ends[-1] + np.arange(1, steps[-1] + 1) * spec.step_ms])
-    sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
-    day_bin = ends % _DAY_MS // spec.step_ms
-    first_step = table.start_ms // spec.step_ms
-    forecaster = OnlineForecaster(spec, zones, options.pretrained, fine_tunes=options.fine_tune)
-    sensors = SensorFaults(spec.channels, spec.step_ms, zones)
-    drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec), Counter[str]()
-    for part in (forecaster, sensors, drift):
-        part.add_zones(zones)
-    known, to_come = Plans(), deque(sorted(plans, key=lambda plan: plan.known_ms))
-    issue = [dict(_origins(table, z, options)) for z in range(zones)]
-    asked = sorted({t for rows in issue for t in rows})
-    network = _Network(table, spec, options, asked, train) if options.network else None
-    tuning = _tuning(table, forecaster, spec, options, tuner)
-    begins, stops = (np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1))
-    origin_ms, zone, quantiles, climatology, serving, frozen, version = [], [], [], [], [], [], []
-    nothing = np.full((zones, len(spec.horizons_min), len(spec.targets)), np.nan, dtype=np.float32)
-    length = asked[-1] + 1 if asked else 0  # nothing is asked of later rows
-    for t in range(length):
-        alive = np.flatnonzero((begins <= t) & (t < stops + 1))
-        if len(alive):
-            here = np.full(len(alive), day_bin[t])
-            light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
-            hour = int(day_bin[t]) * 24 // spec.steps_per_day
-            rows, faults = sensors.learn(alive, first_step + t, table.values[alive, t], hour)
-            origin = (first_step + t) * spec.step_ms
-            while to_come and to_come[0].known_ms <= origin:
-                known.add(to_come.popleft())
-            known.forget(origin)
-            foreseen = known.ahead(origin, [table.names[z] for z in alive], spec) if plans else None
-            learned = forecaster.learn(alive, first_step + t, rows, here, light, foreseen)
-            drifts = drift.update("", alive, first_step + t, rows, learned.errors)
-            told.update([fault.kind for fault in faults])
-            told.update(["error drift" if drifted.is_error else "input drift" for drifted in drifts])
-            grower.add(learned.example)
-            champion, old = network.answer(t) if network else (None, None)
-            given = forecaster.predict(learned, None if champion is None else champion[alive])
-            if watch:
-                watch(t, forecaster, learned, given)
-            for i, z in enumerate(alive.tolist()):
-                if t in issue[z]:
-                    zone.append(z)
-                    origin_ms.append(issue[z][t])
-                    quantiles.append(given[i])
-                    climatology.append(learned.baseline[i])
-                    serving.append((nothing if champion is None else champion)[z])
-                    frozen.append((nothing if old is None else old)[z])
-                    version.append("+".join(filter(None, (MODEL_VERSION, network.version if network else ""))))
+    run = _Replay(table, options, spec, plans)
+    network = _network(table, spec, options, run.asked, train)
+    tuning = _tuning(table, run.forecaster, spec, options, tuner)
+    for t in range(run.length):
+        run.take(t, network, watch)
         if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
-            try:
-                forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
-            except GrowerError as error:
-                raise HothouseError(str(error), error.hint) from error
-        if network:
-            network.after(t)
-        if tuning:
-            tuning.after(t)
-        progress(t + 1, length)
-    if not zone:
-        days = max(last - first for first, last in table.spans) / _DAY_MS
-        raise HothouseError(
-            "no zone is longer than the warm-up: nothing to forecast",
-            f"The longest has {days:.1f} days, and the warm-up {options.warmup_ms / _DAY_MS:g}: make that shorter.",
+            run.grow_trees()
+        for slow in (network, tuning):
+            if slow:
+                slow.after(t)
+        progress(t + 1, run.length)
+    return run.forecasts()
+
+
+class _Replay:
+    """A replay between two rows: the classes that run live, and the forecasts from the rows until now."""
+
+    def __init__(self, table: Table, options: BacktestOptions, spec: ForecastSpec, plans: Sequence[Plan]) -> None:
+        ends, zones = table.end_ms, len(table.names)
+        self._table, self._spec, self._warmup_ms = table, spec, options.warmup_ms
+        self._steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
+        ahead = np.concatenate([ends, ends[-1] + np.arange(1, self._steps[-1] + 1) * spec.step_ms])
+        self._sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
+        self._day_bin = ends % _DAY_MS // spec.step_ms
+        self.forecaster = OnlineForecaster(spec, zones, options.pretrained, fine_tunes=options.fine_tune)
+        self._sensors = SensorFaults(spec.channels, spec.step_ms, zones)
+        self._drift, self._grower = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec)
+        for part in (self.forecaster, self._sensors, self._drift):
+            part.add_zones(zones)
+        self._told = Counter[str]()
+        self._plans = Plans() if plans else None
+        self._to_come = deque(sorted(plans, key=lambda plan: plan.known_ms))
+        self._begins, self._stops = (
+            np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1)
         )
-    at = np.array(zone, dtype=np.int64)
-    when = np.array(origin_ms, dtype=np.int64)
-    truth, still, naive = _compared(table, spec, at, when)
-    return Forecasts(
-        spec, at, when, np.stack(quantiles), np.stack(climatology), np.stack(serving), np.stack(frozen), truth, still,
-        naive, tuple(version), told,
-    )  # fmt: skip
+        self._origins = [dict(_origins(table, z, options)) for z in range(zones)]
+        self.asked = sorted({t for rows in self._origins for t in rows})
+        """The rows that some zone is forecast from."""
+        self.length = self.asked[-1] + 1 if self.asked else 0  # nothing is asked of later rows
+        self._issued: list[_Issued] = []
+
+    def take(self, t: int, network: NetworkAlong | None, watch: Watch | None) -> None:
+        """Row ``t`` of every zone that has begun: find faults, learn, forecast."""
+        alive = np.flatnonzero((self._begins <= t) & (t < self._stops + 1))
+        if not len(alive):
+            return
+        spec, step = self._spec, self._table.start_ms // self._spec.step_ms + t
+        here, hour = np.full(len(alive), self._day_bin[t]), int(self._day_bin[t]) * 24 // spec.steps_per_day
+        light = np.broadcast_to(self._sun[t + self._steps], (len(alive), len(self._steps)))
+        rows, faults = self._sensors.learn(alive, step, self._table.values[alive, t], hour)
+        learned = self.forecaster.learn(alive, step, rows, here, light, self._foreseen(step * spec.step_ms, alive))
+        drifts = self._drift.update("", alive, step, rows, learned.errors)
+        self._told.update([fault.kind for fault in faults])
+        self._told.update(["error drift" if drifted.is_error else "input drift" for drifted in drifts])
+        self._grower.add(learned.example)
+        champion, frozen = network.answer(t) if network else (None, None)
+        given = self.forecaster.predict(learned, None if champion is None else champion[alive])
+        if watch:
+            watch(t, self.forecaster, learned, given)
+        nothing = np.full(given.shape[1:-1], np.nan, dtype=np.float32)
+        version = "+".join(filter(None, (MODEL_VERSION, network.version if network else "")))
+        for i, z in enumerate(alive.tolist()):
+            if t in self._origins[z]:
+                serving, first = (nothing if answer is None else answer[z] for answer in (champion, frozen))
+                origin_ms = self._origins[z][t]
+                self._issued.append(_Issued(z, origin_ms, given[i], learned.baseline[i], serving, first, version))
+
+    def grow_trees(self) -> None:
+        """Let the forecaster ask trees of all rows until now."""
+        try:
+            self.forecaster.forest = self._grower.grow(self.forecaster.unit) or self.forecaster.forest
+        except GrowerError as error:
+            raise HothouseError(str(error), error.hint) from error
+
+    def forecasts(self) -> Forecasts:
+        """All that were issued, with what came. Raises :class:`HothouseError` where there is none."""
+        if not self._issued:
+            days = max(last - first for first, last in self._table.spans) / _DAY_MS
+            raise HothouseError(
+                "no zone is longer than the warm-up: nothing to forecast",
+                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:g}: make that shorter.",
+            )
+        zone, origin_ms, quantiles, climatology, network, frozen, version = zip(*self._issued, strict=True)
+        at, when = np.array(zone, dtype=np.int64), np.array(origin_ms, dtype=np.int64)
+        truth, still, naive = _compared(self._table, self._spec, at, when)
+        return Forecasts(
+            self._spec, at, when, np.stack(quantiles), np.stack(climatology), np.stack(network), np.stack(frozen),
+            truth, still, naive, version, self._told,
+        )  # fmt: skip
+
+    def _foreseen(self, origin_ms: int, alive: I64) -> F32 | None:
+        """What plans say that were known by this origin."""
+        if self._plans is None:
+            return None
+        while self._to_come and self._to_come[0].known_ms <= origin_ms:
+            self._plans.add(self._to_come.popleft())
+        self._plans.forget(origin_ms)
+        return self._plans.ahead(origin_ms, [self._table.names[z] for z in alive], self._spec)
+
+
+class _Issued(NamedTuple):
+    """A zone's forecast from one origin: fields of :class:`Forecasts`."""
+
+    zone: int
+    origin_ms: int
+    quantiles: F32
+    climatology: F32
+    network: F32
+    frozen: F32
+    version: str
+
+
+def _network(
+    table: Table, spec: ForecastSpec, options: BacktestOptions, asked: list[int], train: Trainer | None
+) -> NetworkAlong | None:
+    if not options.network:
+        return None
+    longitude = sun_longitude(table, table.clock(options.timezone), options.longitude)
+    place = Place(latitude=options.latitude, longitude=longitude)
+    return NetworkAlong(table, spec, place, options.warmup_ms // spec.step_ms, asked, train)
 
 
 def _tuning(
@@ -184,46 +232,6 @@ def _tuning(
     from services.backtest.fine_tuning import TuningAlong
 
     return TuningAlong(table, forecaster, spec, options.pretrained, tuner or fine_tune)
-
-
-class _Network:
-    """The network of a replay: retrained in event time, and asked for many origins at once."""
-
-    def __init__(
-        self, table: Table, spec: ForecastSpec, options: BacktestOptions, asked: list[int], train: Trainer | None
-    ) -> None:
-        from services.backtest.retraining import RETRAIN_DAYS, Networks, train_here
-
-        longitude = sun_longitude(table, table.clock(options.timezone), options.longitude)
-        place = Place(latitude=options.latitude, longitude=longitude)
-        self._networks = Networks(table, spec, place, train or train_here)
-        self._first = options.warmup_ms // spec.step_ms
-        self._every = RETRAIN_DAYS * spec.steps_per_day
-        self._length, self._stride = len(table.end_ms), spec.example_steps
-        self._asked = np.array(asked, dtype=np.int64)
-        self._offset = table.start_ms // spec.step_ms
-        self._answers: dict[int, tuple[F32 | None, F32 | None]] = {}
-
-    @property
-    def version(self) -> str:
-        return self._networks.version
-
-    def after(self, t: int) -> None:
-        """Train where it is time to, and ask for all origins up to the next time."""
-        if t < self._first or (t - self._first) % self._every:
-            return
-        self._networks.retrain(t)
-        steps = np.arange(t + 1, min(t + 1 + self._every, self._length))
-        wanted = steps[((self._offset + steps) % self._stride == 0) | np.isin(steps, self._asked)]
-        champion, frozen = self._networks.answer(wanted)
-        self._answers = {
-            int(step): (None if champion is None else champion[i], None if frozen is None else frozen[i])
-            for i, step in enumerate(wanted)
-        }
-
-    def answer(self, t: int) -> tuple[F32 | None, F32 | None]:
-        """Medians of the champion and of the frozen network, ``[Z, H, M]``."""
-        return self._answers.get(t, (None, None))
 
 
 def _origins(table: Table, zone: int, options: BacktestOptions) -> Iterator[tuple[int, int]]:
