@@ -25,6 +25,8 @@ __all__ = ["HomeAssistantLink", "PublishedTopics", "presence_topic"]
 _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+REFUSED_S = 60.0
+"""What the broker refuses is tried again so often, one message at a time: some end the connection at it."""
 ONLINE = b"online"
 """What Home Assistant says on its status topic when it has started."""
 
@@ -90,6 +92,8 @@ class HomeAssistantLink:
         self._answers = deque[tuple[int, ReasonCode]]()  # from the network thread
         self._asked_of: dict[int, str] = {}  # a message's number -> its topic, while there is no answer
         self._refused: dict[str, str] = {}  # topic -> why
+        self._refused_s = 0.0  # when one was tried last
+        self._suspect = ""  # topic of the message at which the last connection may have ended
         self._connects = 0
         self._emptied: dict[str, MQTTMessageInfo] = {}  # topic taken back -> whether the broker has it
         self._thread = threading.Thread(target=self._run, name="home-assistant", daemon=True)
@@ -97,12 +101,10 @@ class HomeAssistantLink:
     @property
     def error(self) -> str:
         """What fails now; empty when all is well."""
-        if error := self._subscription.last_error:
-            return error
         try:
             topic, why = next(iter(self._refused.items()))
         except (StopIteration, RuntimeError):  # another thread changes it: the next look tells
-            return ""
+            return self._subscription.last_error
         return f"the broker refuses what is published for Home Assistant, such as {topic}: {why}"
 
     def __enter__(self) -> HomeAssistantLink:
@@ -124,7 +126,6 @@ class HomeAssistantLink:
                     # First noted, then published: what a kill leaves behind is then known, and taken back later.
                     self._topics.keep({*self._topics.kept, *self._publication.published})
                     self._send(messages)
-                    self._see_answers()
                     self._forget_cleared()
                     self._topics.keep(self._publication.published)
                 except Exception:
@@ -139,16 +140,22 @@ class HomeAssistantLink:
             self._subscription.close()
 
     def _send(self, messages: Iterable[RetainedMessage]) -> None:
-        """What was published over a connection that has ended may be lost: then all of it goes out again."""
-        connects = self._subscription.connects
-        if self._subscription.connected and (connects != self._connects or self._asked.is_set()):
+        """What was published over a connection that has ended may be lost: then all of it goes out again, but for what
+        the broker refuses.
+        """
+        self._see_answers()
+        connects, tried = self._subscription.connects, self._tried_again()
+        if self._subscription.connected and (connects != self._connects or self._asked.is_set() or tried):
             if connects != self._connects:  # numbers begin anew
+                self._suspect_first()
                 self._answers.clear()
                 self._asked_of.clear()
             self._connects = connects
             self._asked.clear()
             messages = self._publication.again()
         for topic, payload in messages:
+            if topic in self._refused and topic != tried:
+                continue
             sent = self._subscription.publish(topic, payload, 1, retain=True)
             if sent is None:
                 self._connects = -1 if self._subscription.connected else self._connects
@@ -158,16 +165,36 @@ class HomeAssistantLink:
             if not payload:
                 self._emptied[topic] = sent
 
+    def _tried_again(self) -> str:
+        """The topic that may not be refused any more, now and then."""
+        now_s = self._clock_s()
+        if not self._refused or not self._subscription.connected or now_s < self._refused_s + REFUSED_S:
+            return ""
+        self._refused_s = now_s
+        return next(iter(self._refused))
+
     def _see_answers(self) -> None:
         while self._answers:
             mid, reason = self._answers.popleft()
             topic = self._asked_of.pop(mid, None)
             if topic is not None and reason.is_failure:
-                if not self._refused:
-                    _log.warning("the broker refuses what is published on %s: %s", topic, reason)
-                self._refused[topic] = str(reason)
-            elif topic is not None:
-                self._refused.pop(topic, None)
+                self._refuse(topic, str(reason))
+            elif topic in self._refused:
+                self._refused.clear()
+                self._asked.set()
+
+    def _suspect_first(self) -> None:
+        """A connection that ends takes answers with it: where two end at the same message, it is the reason."""
+        first = next(iter(self._asked_of.values()), "")
+        if first and first == self._suspect:
+            self._refuse(first, "the connection ends at it")
+        self._suspect = first
+
+    def _refuse(self, topic: str, why: str) -> None:
+        if not self._refused:
+            _log.warning("the broker refuses what is published on %s: %s", topic, why)
+            self._refused_s = self._clock_s()
+        self._refused[topic] = why
 
     def _forget_cleared(self) -> None:
         for topic in [topic for topic, sent in self._emptied.items() if sent.is_published()]:
