@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -50,12 +51,16 @@ def export(
             f"the history in {storage_of(settings).url} has no such row",
             "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
         )
+    beside = out.with_name(f".{out.name}.tmp")  # half a file would look like a whole one
     try:
         if out.suffix == ".csv":
-            frame.to_csv(out, index=False)
+            frame.to_csv(beside, index=False)
         else:
-            frame.to_parquet(out, index=False)
+            frame.to_parquet(beside, index=False)
+        beside.replace(out)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))
     first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))

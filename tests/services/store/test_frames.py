@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,3 +111,19 @@ def test_what_cannot_be_exported_is_told(
     done = export(data_dir, *options)
     assert (done.exit_code, says in done.output) == (code, True), done.output
     assert not (data_dir / options[0]).exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_an_export_that_breaks_off_leaves_what_was_there(data_dir: Path, ending: str) -> None:
+    """As on a full disk: here no file may be longer than a kilobyte. Half a file would look like a whole one."""
+    out = data_dir / f"rows.{ending}"
+    out.write_text("of yesterday")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        done = export(data_dir, str(out))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (done.exit_code, "cannot be written" in done.output) == (1, True), done.output
+    assert out.read_text() == "of yesterday"
+    assert list(data_dir.glob(".rows*")) == []
