@@ -28,6 +28,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt import mosquitto
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.mqtt.listen_port import why_not
 from edge.mqtt.secret_file import write_secret
 from edge.mqtt.short_log import LOG
 
@@ -45,7 +46,11 @@ _PORTS_TRIED = 5
 
 
 class BrokerError(Exception):
-    """The local broker did not come up; the message names its log."""
+    """The local broker did not come up; the message names its log, or ``hint`` what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def installed_kind() -> BrokerKind:
@@ -113,7 +118,9 @@ class LocalBroker:
             if self._launch():
                 (self.folder / "port").write_text(str(self.port))
                 return
-        raise BrokerError(f"the local broker ({self.kind}) did not start on port {self.port}; see {self.log_file}")
+        why, hint = why_not(self.listen, wanted) if wanted else ("", "")
+        said = f": {why}" if why else f" on port {self.port}; see {self.log_file}"
+        raise BrokerError(f"the local broker ({self.kind}) did not start{said}", hint)
 
     def prepare(self) -> None:
         """Make the folder and its secrets, or read what is there; :meth:`start` does so."""

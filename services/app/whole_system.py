@@ -108,7 +108,7 @@ class System:
         except BaseException as error:
             self._parts.close()
             if isinstance(error, BrokerError | LogError):
-                raise StartError(str(error)) from error
+                raise StartError(str(error), getattr(error, "hint", "")) from error
             raise
         return self
 

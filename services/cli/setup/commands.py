@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -113,9 +114,13 @@ def init(
     """Write a configuration file with every setting explained and its default commented out."""
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", "Name another file, or overwrite it with --force.")
+    is_new = not file.exists()
     try:
         file.write_text(commented_toml(), encoding="utf-8")
     except OSError as error:
+        with suppress(OSError):
+            if is_new:  # half of it would be taken for one
+                file.unlink()
         raise ConfigError(f"{file} cannot be written: {error.strerror}", "Name another file.") from error
     named = "" if file == Path("hothouse.toml") else f"--config {shlex.quote(str(file))} "
     console.print(f"wrote {file}; `hothouse {named}doctor` checks it", markup=False, highlight=False, soft_wrap=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.markup import escape
 
-from services.cli.base import console
+from services.cli.base import console, tell_if_new
 from services.config import Settings
 
 __all__ = ["LOOK_S", "trouble_lines", "watch_devices"]
@@ -41,7 +41,9 @@ def trouble_lines(settings: Settings) -> Callable[[], None]:
 def watch_devices(settings: Settings) -> None:
     """Print lines until Ctrl-C. Nothing needs to run: what the system keeps out while it runs is told."""
     look = trouble_lines(settings)
-    console.print(f"watching what devices send to {settings.data_dir}; Ctrl-C ends it", highlight=False)
+    tell_if_new(settings)
+    where = settings.data_dir.absolute()
+    console.print(f"watching what devices send to {where}; Ctrl-C ends it", highlight=False, soft_wrap=True)
     try:
         while True:
             time.sleep(LOOK_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import socket
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ def test_without_mosquitto_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     with pytest.raises(BrokerError, match="Mosquitto is not installed: install the packages mosquitto"):
         broker.start()
     assert not (tmp_path / "broker").exists()
+
+
+def test_a_port_that_is_taken_says_what_to_do(tmp_path: Path) -> None:
+    """Mostly it is taken by the broker that Mosquitto's package has started."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        broker = LocalBroker(tmp_path / "broker", kind="amqtt", port=port, listen="0.0.0.0")
+        with pytest.raises(BrokerError, match=rf"did not start: port {port} on 0\.0\.0\.0 is taken") as told:
+            broker.start()
+    assert "systemctl disable --now mosquitto" in told.value.hint
 
 
 def test_a_secret_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:

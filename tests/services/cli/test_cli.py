@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import ssl
 import subprocess
 import sys
@@ -646,6 +647,19 @@ def test_init_writes_a_file_once() -> None:
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
     assert hothouse("init", "--force").exit_code == 0
     assert "`hothouse --config green.toml doctor` checks it" in hothouse("init", "green.toml").output
+
+
+def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path) -> None:
+    """As on a full disk: here no file may be longer than a kilobyte. A second try finds no half file in its way."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        refused = hothouse("init", str(tmp_path / "h.toml"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (refused.exit_code, "cannot be written: File too large" in refused.stderr) == (2, True)
+    assert list(tmp_path.glob("*.toml")) == []
+    assert hothouse("init", str(tmp_path / "h.toml")).exit_code == 0
 
 
 def test_a_summary_without_a_folder_is_refused_at_once(tmp_path: Path) -> None:

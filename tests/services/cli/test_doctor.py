@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 from pathlib import Path
 
@@ -60,6 +62,27 @@ def test_a_port_in_use_is_found() -> None:
         check = check_of("port", api={"port": server.getsockname()[1]})
     assert check.state is CheckState.FAIL
     assert "api.port" in check.advice
+
+
+def test_a_port_of_devices_in_use_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the broker that Mosquitto's package starts; not so where it is ours. Without `mqtt.listen` any will do."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        mqtt = {"listen": "0.0.0.0", "port": server.getsockname()[1]}
+        check = check_of("MQTT port", mqtt=mqtt)
+        assert check.state is CheckState.FAIL
+        assert "systemctl disable --now mosquitto" in check.advice
+        assert "mqtt.port" in check.advice
+        (tmp_path / "hothouse-data").mkdir()
+        (tmp_path / "hothouse-data" / "run.json").write_text(json.dumps({"pid": os.getpid()}))
+        assert "MQTT port" not in {check.name for check in examine(load_settings(mqtt=mqtt, api={"port": 0}))}
+        (tmp_path / "hothouse-data" / "run.json").unlink()
+    assert check_of("MQTT port", mqtt=mqtt).state is CheckState.OK
+    nowhere = check_of("MQTT port", mqtt={**mqtt, "listen": "192.0.2.1"})
+    assert nowhere.state is CheckState.FAIL
+    assert "mqtt.listen" in nowhere.advice
 
 
 def test_a_missing_secret_file_is_found() -> None:
