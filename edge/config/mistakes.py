@@ -11,7 +11,6 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import BaseSettings
 
 __all__ = ["of_toml", "of_values"]
 
@@ -36,7 +35,7 @@ def of_values(error: ValidationError, kind: type[BaseModel], source: Path, maske
         elif name == "sites" and problem["type"] == "tuple_type":
             lines.append("sites must be blocks, one a site: write [[sites]], with a line name = ... below it")
         else:
-            shown = "" if name in masked or isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
+            shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {given!r}:"
             lines.append(f"{name}{shown} {_message(problem)}")
     return f"{'; '.join(lines)} (in {source} or the environment)"
 
