@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ZoneArrays", "part_of"]
+__all__ = ["ZoneArrays", "part_of", "whose_turn"]
 
 _Array = npt.NDArray[Any]
 
@@ -108,3 +108,13 @@ def part_of(count: int, taking_part: npt.NDArray[np.bool_]) -> float:
     (0.5, 1.0)
     """
     return count / max(int(taking_part.sum()), count)
+
+
+def whose_turn(zones: int, most: int, number: int) -> slice:
+    """Which of so many ``zones`` do at their ``number``-th time what only ``most`` at a time may; all take turns.
+
+    >>> [list(range(5)[whose_turn(5, most=2, number=number)]) for number in range(4)]
+    [[0, 3], [1, 4], [2], [0, 3]]
+    """
+    turns = max(-(-zones // most), 1)
+    return slice(number % turns, None, turns)

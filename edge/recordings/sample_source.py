@@ -1,6 +1,5 @@
 """Step 1 of the way of a reading: a source of samples as a site's devices send them, in event-time order.
 
-
 A :class:`SampleSource` is such a site. :class:`edge.simulator.simulator_source.SimulatorSource` makes one of the
 simulated greenhouse; :class:`edge.recordings.replay.RecordingSource` makes one of a recording. The publisher sends a
 source over MQTT, and :func:`edge.recordings.importing.import_samples` appends one to a log; neither knows which it has.

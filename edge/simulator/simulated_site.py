@@ -1,6 +1,5 @@
 """A simulated site as its sensors see it: zones and weather station, with noise, offsets and resolution.
 
-
 Step 1 of the way of a reading starts from here: :class:`edge.simulator.simulator_source.SimulatorSource` makes devices
 of it.
 """

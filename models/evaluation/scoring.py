@@ -25,10 +25,6 @@ _Array = npt.NDArray[Any]
 _NAMES = ("model", "climatology", "persistence", "naive_24h")
 
 
-"""Of each zone the first forecast in a quarter of an hour is scored: neighbouring ones say nearly the same, and those
-that wait for their truth would take more room than anything else that is kept of a zone."""
-
-
 class Score(TypedDict):
     """Mean absolute errors at one horizon, and the share of truths within p10 ... p90; ``None`` where ``n`` is 0."""
 
@@ -60,8 +56,8 @@ class LiveScore:
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (all NaN where the zone was silent: a
     step must not be left out), then :meth:`issue` with the forecast made from it; issued again, the last one counts.
-    One forecast in a quarter of an hour waits in a ring as long as its horizon and no longer: about 10 KB a zone with
-    rows of five minutes, because half precision is finer than any sensor.
+    Of each zone the first forecast in a quarter of an hour is scored: neighbouring ones say nearly the same. It waits
+    in a ring as long as its horizon and no longer: 10 KB a zone, because half precision is finer than any sensor.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> score = LiveScore(spec)

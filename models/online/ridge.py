@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.spec import ForecastSpec
+from models.zone_arrays import whose_turn
 
 __all__ = ["PooledRidge", "prior_strength"]
 
@@ -80,9 +81,8 @@ class PooledRidge:
 
     def learn(self, horizons: I64, step: int, x: F32, residual: F32) -> None:
         """Examples ``x [N, P, D]`` of ``horizons [P]``, and their truths ``residual [N, P, M]``, NaN where unknown."""
-        turns = -(-len(x) // MOST_ZONES)
         for p, horizon in enumerate(horizons.tolist()):
-            mine = slice((step // self._stride + horizon) % turns, None, turns)
+            mine = whose_turn(len(x), MOST_ZONES, step // self._stride + horizon)
             self._learn(horizon, step, x[mine, p].astype(np.float64), residual[mine, p].T)
 
     def refit(self, horizon: int) -> None:

@@ -21,6 +21,7 @@ from models.paths.scenario_events import extreme, next_span
 from models.paths.scenarios import scenarios
 from models.paths.steps import Knots, path_steps
 from models.spec import ForecastSpec
+from models.zone_arrays import whose_turn
 
 __all__ = ["IsNight", "Paths", "night_by_clock"]
 
@@ -79,8 +80,7 @@ class Paths:
             return
         quantiles = forecaster.predict(learned)
         path = forecaster.path(zones, step, day_bin, quantiles, self._error_knots)
-        rated = np.arange(step // self._spec.steps_per_day % max(-(-len(zones) // RATED_ZONES), 1), len(zones),
-                          max(-(-len(zones) // RATED_ZONES), 1))  # fmt: skip
+        rated = np.arange(len(zones))[whose_turn(len(zones), RATED_ZONES, step // self._spec.steps_per_day)]
         whole = forecaster.path(zones[rated], step, day_bin[rated], quantiles[rated], self.knots)
         self._expect(zones[rated], step, day_bin[rated], whole, is_night)
         self.errors.issue(zones, step, day_bin, path)

@@ -1,5 +1,4 @@
-"""Step 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
-
+"""Steps 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
 
 A replica serves ``(version, model)`` as one tuple. A task follows the model pointer; a new champion is loaded, checked
 and warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is

@@ -20,8 +20,8 @@ from services.learn.loop.cluster import this_runtime
 from services.learn.promotion.registry import Registry
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
-from services.serve.deployment import load_model
 from services.serve.forecaster import warm_up
+from services.serve.model_loading import load_model
 from services.store.history import History
 from tests.models.pretraining.test_fine_tuner import SPEC as TUNING_SPEC
 from tests.models.pretraining.test_fine_tuner import examples as tuning_examples

@@ -21,7 +21,7 @@ from models.network.plain_network import PlainNetwork
 from models.online.basis import StepRows
 from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, whose_turn
 
 __all__ = ["Pretrained", "PretrainedCorrection"]
 
@@ -149,8 +149,8 @@ class PretrainedCorrection:
         At ``most [Z, M]`` of what it says is followed. Returns the places in ``rows`` of the zones that were asked, and
         what the network looked at.
         """
-        turns = -(-len(rows.zones) // MOST_ZONES)
-        turn = np.arange(rows.step // self._stride % max(turns, 1), len(rows.zones), max(turns, 1))
+        count = len(rows.zones)
+        turn = np.arange(count)[whose_turn(count, MOST_ZONES, rows.step // self._stride)]
         asked, step, memory = rows.of(turn), rows.step, self.memory
         future = np.empty((len(turn), len(self._spec.horizons_min), 0), np.float32)
         if asked.foreseen is not None and np.isfinite(asked.foreseen).any():

@@ -19,7 +19,7 @@ from models.online.first_days.days_before import DaysBefore
 from models.online.first_days.first_widths import FirstWidths
 from models.online.prior import ANSWERS, Prior
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays, part_of
+from models.zone_arrays import ZoneArrays, part_of, whose_turn
 
 __all__ = ["FirstDays"]
 
@@ -170,8 +170,7 @@ class FirstDays:
 
     def _whose_turn(self, places: I64, step: int) -> I64:
         """Those of the places of zones that learn or are weighed at this example."""
-        turns = -(-len(places) // MOST_ZONES)
-        return places[step // self._stride % turns :: turns]
+        return places[whose_turn(len(places), MOST_ZONES, step // self._stride)]
 
     def _weigh(self, zones: I64, step: int, hour: I64) -> None:
         """Find each answer's weight and the width, as errors are known now."""
