@@ -35,8 +35,8 @@ ONLY_ZONE = "zone"
 OUT_OF_RANGE = 0.1
 """When more of a column than this share is impossible, it is in another unit. What is less is left out."""
 
-SHARE_MOST = 1.5
-"""A relative humidity that is never more than this is a share."""
+SHARE_MOST, SHARE_LEAST = 1.5, 0.05
+"""A percentage of which the most is between these is a share; less is a broken sensor, or one that hangs in the air."""
 
 WARM_C = 45.0
 """A greenhouse whose median is above this was measured in °F or K."""
@@ -47,7 +47,7 @@ HOT_F = 200.0
 LONGEST_GAP_MS = 366 * 86_400_000
 """A jump in time that is longer is a date mistyped."""
 
-_SHARES = ("rh_pct", "out_rh_pct")
+_SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
 _TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
 
 
@@ -116,7 +116,7 @@ def check_units(zones: Mapping[str, ZoneSamples], metrics: Mapping[str, MetricMe
             out = int(np.isnan(plausible(said, metric)).sum())
             where = f"{name} of {zone}"
             mend = f"convert it to {metric.unit}"
-            if name in _SHARES and said.max() <= SHARE_MOST:
+            if name in _SHARES and SHARE_LEAST < said.max() <= SHARE_MOST:
                 raise ValueError(f"{where} is never above {SHARE_MOST}, so it looks like a share: multiply it by 100")
             if name in _TEMPERATURES and np.median(said) > WARM_C:
                 unit = "K" if np.median(said) > HOT_F else "°F"

@@ -138,6 +138,7 @@ def test_what_the_sentence_says_about_an_index_mends_it():
     [
         ({"rh_pct": 0.7}, "rh_pct of north is never above 1.5, so it looks like a share: multiply it by 100"),
         ({"out_rh_pct": 0.7}, "out_rh_pct of north is never above 1.5, so it looks like a share"),
+        ({"soil_vwc_pct": 0.35}, "soil_vwc_pct of north is never above 1.5, so it looks like a share"),
         ({"air_temp_c": 52.0}, "air_temp_c of north has a median of 52.0, so it looks like °F: convert it to °C"),
         ({"air_temp_c": 293.0}, "air_temp_c of north has a median of 293.0, so it looks like K: convert it to °C"),
         ({"co2_ppm": np.where(DAY.hour < 3, 0.06, 500)},
