@@ -11,6 +11,7 @@ import pytest
 from edge.mqtt import mosquitto
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.secret_file import write_secret
+from services.runtime.ports import free_port
 
 
 def test_without_mosquitto_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +31,14 @@ def test_a_port_that_is_taken_says_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(BrokerError, match=rf"did not start: port {port} on 0\.0\.0\.0 is taken") as told:
             broker.start()
     assert "systemctl disable --now mosquitto" in told.value.hint
+
+
+def test_what_does_not_answer_says_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its port is free: what is wrong stands in its log."""
+    broker = LocalBroker(tmp_path / "broker", kind="amqtt", port=free_port())
+    monkeypatch.setattr(broker, "_launch", lambda: False)
+    with pytest.raises(BrokerError, match=rf"did not start on port {broker.port}; see .*broker\.log"):
+        broker.start()
 
 
 def test_a_secret_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
