@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from edge.wire import vocabulary
 from edge.wire.vocabulary import VOCABULARY
+from models.frames import frame_samples
 from models.frames.frame_samples import check_units, read_frames
 from models.frames.frame_times import utc_index
 
@@ -178,3 +180,11 @@ def test_it_needs_neither_torch_nor_ray_nor_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_looks_like_a_share_is_said_alike_for_streams_and_frames():
+    """`models` does not import `edge`, so it stands in both."""
+    assert (frame_samples._SHARES, frame_samples.SHARE_MOST, frame_samples.SHARE_LEAST) == (
+        vocabulary.SHARES, vocabulary.SHARE_MOST, vocabulary.SHARE_LEAST,
+    )  # fmt: skip
+    assert frame_samples._TEMPERATURES == vocabulary.TEMPERATURES
