@@ -284,7 +284,8 @@ class Shard:
         self._failpoint("forecast kept")
         for origin, forecast in zip(origins, forecasts, strict=True):
             self._publish(origin, forecast)
-        self._daily_merge.begin(max(origin.end_ms for origin in origins))
+        for origin in origins:
+            self._daily_merge.begin(origin.end_ms)
 
     def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
