@@ -29,7 +29,15 @@ from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
 from services.learn.records import Candidate, said_by, tags_of
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
-from services.store.storage import StorageAddress, address_of, fetch_folder, forget_folder
+from services.store.storage import (
+    FolderStorage,
+    Storage,
+    StorageAddress,
+    address_of,
+    fetch_folder,
+    forget_folder,
+    open_storage,
+)
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
 # given up at once, because whoever asked asks again soon; one that is only slow, after half a minute.
@@ -188,13 +196,17 @@ class Registry:
             except NotImplementedError:
                 _log.info("MLflow's artifact store at %s cannot remove files", uri)
 
-    def discard(self, candidate: Candidate) -> None:
-        """Remove the artefact of a candidate that MLflow refused to register, unless a version names it all the same.
+    @property
+    def storage(self) -> Storage:
+        """Where artefacts are kept."""
+        return FolderStorage(self._storage) if self._where is None else open_storage(self._where)
+
+    def discard(self, folder: str) -> None:
+        """Remove the artefact of a candidate that MLflow does not have, unless a version names it all the same.
 
         Raises ``OSError`` if files cannot be removed.
         """
-        folder = candidate["folder"]
-        if folder and folder not in {row["folder"] for row in self.list()}:
+        if folder not in {row["folder"] for row in self.list()}:
             self._remove_folder(Path(folder))
 
     def _remove_folder(self, folder: Path) -> None:
