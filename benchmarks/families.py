@@ -31,7 +31,9 @@ import numpy.typing as npt
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks._families import CORES, Candidate, Kept, average, planned_channels, ridge
+from benchmarks._families import Candidate, average, planned_channels
+from benchmarks._network_cores import CORES, Kept
+from benchmarks._ridge import ridge
 from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.topic import SITE_ZONE
 from models.evaluation.gate import judge

@@ -30,6 +30,7 @@ __all__ = [
     "StorageError",
     "StorageRefusedError",
     "TrainingError",
+    "words_of",
 ]
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -85,6 +86,15 @@ class HothouseError(Exception):
     def words(self) -> str:
         """The message and what to do next, in one line."""
         return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
+
+
+def words_of(error: Exception) -> str:
+    """Any error in one line for people: one of ours with what to do next, another with its kind.
+
+    >>> words_of(KeyError("zone")), words_of(HothouseError("no such model", "List them."))
+    ("KeyError: 'zone'", 'no such model. List them.')
+    """
+    return error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
 
 
 class ConfigError(HothouseError):

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from services.store.history import DEVICE_ROWS, ZONE_ROWS
 from services.store.plan_history import PLANS
 from services.store.storage import FolderStorage, always
+from services.store.tables.file_name import FileName
 from services.store.tables.read_files import read_files
-from services.store.tables.row_table import FileName, RowTable
+from services.store.tables.row_table import RowTable
 
 __all__ = ["content_of", "leave_out", "raw"]
 

@@ -26,7 +26,7 @@ PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
     "edge/config/settings.py": "the one place that reads settings: the gateway's, and services.config's through it",
     "services/runtime/ray_runtime.py": "sets the switches that Ray reads once, and puts back what was there",
-    "services/learn/promotion/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
+    "services/learn/tracking/mlflow_import.py": "switches MLflow's telemetry off where the user did not say otherwise",
     "services/learn/training/tuning.py": "switches off files of Ray Tune that nobody reads",
 }
 """Who touches the environment, and why."""
@@ -99,6 +99,7 @@ CASES = [
     ("services.observe.metrics", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
     ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers inside learn"),
+    ("services.learn.tracking.listing", "services.learn.promotion.registry", "the layers inside learn"),
     ("services.learn.training.dataset", "services.learn.promotion.shadow", "the layers inside learn"),
 ]
 

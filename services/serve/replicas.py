@@ -20,9 +20,10 @@ from services.observe.logs import log_to_file
 from services.runtime.named_actors import NamedActors
 from services.serve.api.app import create_app
 from services.serve.api.auth import HashedKey, Keys
-from services.serve.api.backend import POLL_S, RayBackend
+from services.serve.api.backend import POLL_S
 from services.serve.api.client_limits import Limits
 from services.serve.api.state import ApiState, SiteNames
+from services.serve.backend.ray_backend import RayBackend
 from services.serve.forecaster import Forecaster, Load
 from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState

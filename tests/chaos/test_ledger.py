@@ -28,7 +28,8 @@ from services.store.deadletters import DeadLetters
 from services.store.history import DEVICE_ROWS
 from services.store.series import NullSeries
 from services.store.storage import FolderStorage
-from services.store.tables.row_table import FileName, RowTable
+from services.store.tables.file_name import FileName
+from services.store.tables.row_table import RowTable
 from tests.chaos.ledger import Account, account
 from tests.chaos.shard_process import NoBoard, baseline_forecast
 from tests.chaos.traffic import RATES, SteadySite

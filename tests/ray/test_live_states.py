@@ -17,8 +17,8 @@ from edge.log import partition_of
 from services.config import load_settings
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
-from services.serve.api.backend import RayBackend
 from services.serve.api.state import ApiState
+from services.serve.backend.ray_backend import RayBackend
 from services.serve.deployment import ServingActors, start_actors
 from services.serve.live_state import LiveStateChanges
 from tests.patience import patience_s, until

@@ -39,8 +39,8 @@ from services.messages import (
 from services.runtime.joined import end_earlier_run
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
-from services.serve.api.backend import RayBackend
 from services.serve.api.state import ApiState
+from services.serve.backend.ray_backend import RayBackend
 from services.serve.live_state import LiveState
 from tests.broker.conftest import GatewayProcess, device, local_broker
 from tests.gateways import broker_settings

@@ -7,7 +7,7 @@ import msgspec
 from services.errors import NotStoredError, StartError
 from services.ingest.snapshots import format_10
 from services.ingest.snapshots.parts import PARTS
-from services.ingest.snapshots.snapshot import FORMAT, MAGIC, head_of, header_bytes
+from services.ingest.snapshots.snapshot_file import FORMAT, MAGIC, head_of, header_bytes
 from services.store.storage import Storage
 
 __all__ = ["later", "refuse_state_of_a_later_release"]

@@ -17,18 +17,16 @@ from typing import Protocol, cast
 
 from edge.timing import Backoff, Periodic
 from services.config import LearnSettings
-from services.errors import HothouseError, ModelFilesError, RegistryError, RegistryRefusedError, TrainingError
+from services.errors import HothouseError, ModelFilesError, RegistryError, RegistryRefusedError, TrainingError, words_of
 from services.learn.learning_status import LearningStatus, StatusSink
-from services.learn.loop.drift_feed import DriftFeed
-from services.learn.loop.schedule import Cron, Every, Schedule
-from services.learn.loop.triggers import NOTHING_NEW, NewData, Trigger, Triggers
+from services.learn.loop.due_training import DueTraining, StreamHistory
+from services.learn.loop.triggers import Trigger
 from services.learn.promotion.champion import ChampionAlias, ServingPointer
 from services.learn.promotion.due_promotion import DuePromotion
 from services.learn.promotion.live_comparison import LiveComparison, ModelComparer
 from services.learn.promotion.pruning import Pruner
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow import Shadows
-from services.learn.promotion.shadow_capacity import TrainingWait, wait_of
 from services.learn.promotion.unregistered import Unregistered
 from services.learn.records import Candidate, TrainingRequest, refused_candidate
 from services.messages import (
@@ -42,7 +40,6 @@ from services.messages import (
     TrainingAccepted,
     TrainingRun,
 )
-from services.observe.duration import in_words
 
 __all__ = ["Cluster", "Retrainer"]
 
@@ -50,8 +47,6 @@ POLL_S = 0.2
 WATCH_S = 2.0
 """How often MLflow is asked who is champion: of three experts, each half second, it kept a fifth of a core busy."""
 PROVE_S = 1.0
-LOOK_S = 2.0
-"""How often the history is looked at while the schedule waits for it."""
 REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
 """How soon an MLflow that is away is asked again to take or promote what was trained; longer and longer pauses."""
 PRUNE_S = 60.0
@@ -61,16 +56,8 @@ SHOW_S = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Cluster(ModelComparer, ServingPointer, StatusSink, Protocol):
+class Cluster(ModelComparer, ServingPointer, StatusSink, StreamHistory, Protocol):
     """What the retrainer needs of the running system; every method may raise, and none may hang."""
-
-    def history_days(self) -> float:
-        """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
-
-    def news(self, since_ms: int) -> NewData:
-        """What drifted in rows that end after ``since_ms``, and how many days of rows there are since; ``rows``: all
-        that were ever closed.
-        """
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
@@ -104,22 +91,22 @@ class Retrainer:
         self._cluster = cluster
         self._wall_ms = wall_ms
         self._monotonic_s = monotonic_s
-        self._learning_status = LearningStatus(cluster, registry.list, wall_ms, self._next_training)
+        self._learning_status = LearningStatus(
+            cluster, registry.list, wall_ms, lambda: self._due_training.next_training()
+        )
         self._champion = ChampionAlias(registry, cluster, self._learning_status)
         self._comparison = LiveComparison(settings, registry, cluster, monotonic_s)
         self._shadows = Shadows(registry, self._comparison, self._champion, self._learning_status, settings.shadows)
         self._stopping = threading.Event()
-        self._shows, self._looks = Periodic(SHOW_S), Periodic(LOOK_S)
+        self._shows = Periodic(SHOW_S)
         self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
         self._prunes = Periodic(PRUNE_S, monotonic_s())
         self._unregistered = Unregistered(registry, monotonic_s)
         self._due_promotion = DuePromotion(registry, self._champion, self._learning_status)
-        self._triggers = Triggers(
-            self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
-            settings.rest, settings.retrain_days,
-        )  # fmt: skip
-        self._drift_feed = DriftFeed(cluster.news)
-        self._drift = ""  # the newest that was told
+        self._due_training = DueTraining(
+            settings, registry, cluster, self._comparison, self._learning_status, wall_ms, monotonic_s
+        )
+        self._triggers = self._due_training.triggers
         work: dict[str, tuple[float, Callable[[], None]]] = {
             "schedule": (POLL_S, self.retrain_if_due),
             "watch": (WATCH_S, self._follow),
@@ -205,7 +192,7 @@ class Retrainer:
         now_s = self._monotonic_s()
         self._due_promotion.make_up(now_s)
         trigger = self._triggers.due(now_s, history_days=0)  # an operator's wish waits for nothing
-        trigger = trigger or self._scheduled(now_s)
+        trigger = trigger or self._due_training.due(now_s)
         if trigger is not None:
             self._retrain(trigger)
         elif self._prunes.due(now_s):
@@ -217,94 +204,13 @@ class Retrainer:
             removed = self._pruner.turn()
             self._unregistered.tidy()
         except Exception as error:
-            message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+            message = words_of(error)
             self._learning_status.errors["pruning"] = f"files of old models could not be removed: {message}"
             _log.warning("files of old models could not be removed", exc_info=True)
             return
         self._learning_status.errors.pop("pruning", None)
         for version in removed:
             _log.info("the files of %s were pruned", version)
-
-    def _schedule(self) -> Schedule | None:
-        settings, now_s = self._settings, self._monotonic_s()
-        if settings.retrain_cron:
-            return Cron(settings.retrain_cron, settings.retrain_timezone, lambda: self._wall_ms() / 1000)
-        return Every(settings.retrain_every_s, now_s) if settings.retrain_every_s else None
-
-    def _next_training(self) -> tuple[float | None, str]:
-        """When the next training can begin by itself, in seconds from now, and why then; ``None``: nobody knows."""
-        if self._triggers.running:
-            return None, "one is under way"
-        now_s = self._monotonic_s()
-        due_s = self._triggers.next_due_s(now_s)
-        from_now_s = None if due_s is None else due_s - now_s
-        words = "; ".join(filter(None, (self._triggers.next_words, self._triggers.failed_words(now_s))))
-        wait = self._wait(self._learning_status.models)
-        newest_ms = self._comparison.newest_ms
-        if wait is None or wait.is_over(newest_ms, urgent=False):
-            timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
-            return from_now_s, f"{_from_now(from_now_s or 0)}: {words}" if timed else words
-        if from_now_s is None or not newest_ms:
-            return None, f"{words}; and none begins before: {wait.why}"
-        from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
-        return from_now_s, f"{_from_now(from_now_s)}: {wait.why}; {words}"
-
-    def _wait(self, models: list[ModelRow]) -> TrainingWait | None:
-        return wait_of(models, self._settings.shadows)
-
-    def _may_begin(self, trigger: Trigger, models: list[ModelRow]) -> bool:
-        wait = self._wait(models)
-        return wait is None or wait.is_over(self._comparison.newest_ms, urgent=trigger.kind == "drift")
-
-    def _scheduled(self, now_s: float) -> Trigger | None:
-        """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
-        if self._triggers.running or not self._looks.due(now_s):
-            return None
-        models = self._learning_status.models
-        self._see_models(models, now_s)
-        news = self._news(now_s)
-        trigger = self._triggers.due(now_s, float("inf"), news)
-        if trigger is None or not self._may_begin(trigger, models):
-            return None
-        days = self._cluster.history_days()
-        trigger = self._triggers.due(now_s, days, news)
-        if trigger is not None and not self._triggers.has_model:
-            self._see_models(self._registry.list(), now_s)
-            trigger = self._triggers.due(now_s, days, news)
-        self._learning_status.errors.pop("schedule", None)
-        if trigger is not None and not self._may_begin(trigger, self._registry.list()):
-            return None  # another was registered since the models were last shown
-        return trigger
-
-    def _see_models(self, models: list[ModelRow], now_s: float) -> None:
-        """The first models that are seen are those of processes before this one."""
-        if models and not self._triggers.has_model:
-            self._triggers.has_model = True
-            self._triggers.goes_on(now_s, now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
-
-    def _news(self, now_s: float) -> NewData:
-        """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
-        while a shard is away: the schedule goes on.
-        """
-        wanted = self._settings.retrain_rows or self._settings.retrain_days
-        if self._settings.retrain_on_drift == "never" and not wanted:
-            return NOTHING_NEW
-        if not self._triggers.has_model:
-            return NOTHING_NEW
-        try:
-            news = self._drift_feed.look(now_s, self._known_to_ms())
-        except TrainingError as error:
-            self._learning_status.errors["news"] = error.message
-            return NOTHING_NEW
-        self._learning_status.errors.pop("news", None)
-        if news.drift and news.drift != self._drift:
-            self._learning_status.tell("drift", message=news.drift)
-            self._drift = news.drift
-        return news
-
-    def _known_to_ms(self) -> int:
-        """The newest row, of any site, that any training here knew, its held-back rows too."""
-        return max((int(row["trained_on"].get("known_to_ms") or 0) for row in self._learning_status.models), default=0)
 
     def _retrain(self, trigger: Trigger) -> None:
         learning_status, started_ms = self._learning_status, self._wall_ms()
@@ -350,7 +256,8 @@ class Retrainer:
             # Of a model that was made elsewhere the registry says more than its manifest, which cannot be checked.
             champion_to_ms=int(known_of.get("to_ms") or 0),
         )  # fmt: skip
-        self._drift_feed.training_began()  # not before: what drifted is still new where shards or MLflow were away
+        # Not before: what drifted is still new where shards or MLflow were away.
+        self._due_training.drift_feed.training_began()
         candidate = self._cluster.train(order, self._stopping)
         candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
         candidate["forced"] = self._settings.force_promote and not candidate["passed"]
@@ -405,7 +312,7 @@ class Retrainer:
             counts["forced"] += candidate["forced"]
 
     def _fail(self, run: TrainingRun, error: Exception) -> None:
-        message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        message = words_of(error)
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
@@ -425,14 +332,10 @@ class Retrainer:
             try:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
-                message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+                message = words_of(error)
                 if message != self._learning_status.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
                 self._learning_status.errors[name] = message
             else:
                 if name != "schedule":  # its errors stay until the schedule could look again
                     self._learning_status.errors.pop(name, None)
-
-
-def _from_now(seconds: float) -> str:
-    return f"in {in_words(seconds)}" if seconds > 0 else "now"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from edge.timing import Backoff
-from services.errors import HothouseError, PromotionRefusedError
+from services.errors import PromotionRefusedError, words_of
 from services.learn.learning_status import LearningStatus
 from services.learn.promotion.champion import ChampionAlias
 from services.learn.promotion.registry import Registry
@@ -59,7 +59,7 @@ class DuePromotion:
             else:
                 self._promote(*due)
         except Exception as error:
-            message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+            message = words_of(error)
             self._learning_status.errors["due"] = f"a promotion that may be due was not made: {message}"
             _log.warning("a promotion that may be due was not made", exc_info=True)
             self._pause.failed(now_s)

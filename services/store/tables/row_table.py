@@ -1,18 +1,16 @@
 """Step 6 of the way of a reading: rows of partitions in a table, each of them once, in files that suit their readers.
 
 ``p{partition}/{period}-{step}s-{word}.parquet`` holds rows of a UTC day, or of a month that is over, in the table's
-order. New rows are a small file first; the eighth of a day becomes one file with those before it, the eighth such one
-again; then all files of a day that is over become one, and those of a month. What replaces and what is replaced change
-places in one commit: a reader sees every row once, at any moment. A writer that starts, or that another one came
-between, looks which of its rows are there already.
+order. Which files become one, and when, is in :mod:`services.store.tables.compaction`. What replaces and what is
+replaced change places in one commit: a reader sees every row once, at any moment. A writer that starts, or that another
+one came between, looks which of its rows are there already.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -23,25 +21,20 @@ import pyarrow.compute as pc
 from services.errors import FirstError, HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
+from services.store.tables.compaction import cut, has_many_files, merge_period, small_files, tidies, zone_runs
 from services.store.tables.delta_log import KEPT_H, DeltaLog, TableChangedError, TableFile, TableState
+from services.store.tables.file_name import FileName
 from services.store.tables.file_spans import FileSpans, one_then_several
 from services.store.tables.read_files import read_files, rows_within
 
-__all__ = ["FileName", "RowTable", "TableSpec"]
+__all__ = ["RowTable", "TableSpec"]
 
-SMALL_FILES = 8
-"""So many files of a day that are about as small become one."""
-FILE_ROWS = 250_000
-"""Files grow to about so many rows: a reader that wants one zone fetches what it need not, but never much."""
 DAY_MS = 86_400_000
 ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
-LIVELY_MS = 2 * DAY_MS
 BROUGHT_OVER = "brought-over"
 """The name under which a history of before is written."""
-
-_NAME = re.compile(r"p(\d+)/(\d{4}-\d\d(?:-\d\d)?)-(\d+)s-[0-9a-f]+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +47,6 @@ class TableSpec:
     time: str
     identity: tuple[str, ...]
     order: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class FileName:
-    """What the name of a file says.
-
-    >>> FileName.of("p0/2022-03-300s-1f.parquet")
-    FileName(partition=0, step_s=300, period='2022-03')
-    """
-
-    partition: int
-    step_s: int
-    period: str
-
-    @classmethod
-    def of(cls, path: str) -> FileName:
-        """Raises :class:`HistoryError` for another's file."""
-        found = _NAME.fullmatch(path)
-        if found is None:
-            raise HistoryError(f"{path} is no file of ours in a table of the history")
-        return cls(int(found[1]), int(found[3]), found[2])
-
-    def path(self, word: str) -> str:
-        """In the table; ``word`` is hexadecimal, and used once."""
-        return f"p{self.partition}/{self.period}-{self.step_s}s-{word}.parquet"
 
 
 class RowTable:
@@ -154,7 +122,7 @@ class RowTable:
             said = f"{what} {name}" if month == begun else f"{what} {name} begun in {begun}"
             word = hashlib.sha256(said.encode()).hexdigest()[:24]
             there = rows.filter(pa.array(month_of[at_day] == index))
-            for number, part in enumerate(_cut(self._in_order(there))):
+            for number, part in enumerate(cut(self._in_order(there))):
                 path = name.path(f"{word}{number:08x}")
                 if path in state.files:  # done before; but an older version may have written again since
                     self.append(partition, step_s, rows)
@@ -177,19 +145,19 @@ class RowTable:
         today, replaced = day_of(before_ms), 0
         named = [(FileName.of(file.path), file) for file in self._log.state().files.values()]
         ours = sorted(
-            ((name.partition, name.step_s, _period(name, today)), file.path, file)
+            ((name.partition, name.step_s, merge_period(name, today)), file.path, file)
             for name, file in named
-            if name.partition in partitions and _period(name, today) < today
+            if name.partition in partitions and merge_period(name, today) < today
         )
         with FirstError(HistoryError) as first:  # a damaged file keeps no others from being merged
             for name, group in groupby(ours, key=lambda one: one[0]):
                 files = [file for _, _, file in group]
-                if len(files) <= 1 + 2 * (sum(file.rows for file in files) // FILE_ROWS):
+                if not has_many_files(files):
                     continue
                 check()
                 with first.kept():
                     replaced += self._merge(FileName(*name), files, check)
-            if _tidies(named, partitions):
+            if tidies(named, partitions):
                 self._log.vacuum(KEPT_H)
         return replaced
 
@@ -315,13 +283,13 @@ class RowTable:
         for day in np.unique(days):
             name = FileName(partition, step_s, day_of(int(day) * DAY_MS))
             new = rows.filter(pa.array(days == day))
-            small = _as_small(by_name.get(name, []), len(new))
+            small = small_files(by_name.get(name, []), len(new))
             if small and state.schema is not None:
                 keys = self._sizes(small)
                 before = read_files(self.storage, keys, state.schema, state.schema.names, None)
                 new = pa.concat_tables([before, new], promote_options="default")
                 removes += small
-            for part in _cut(self._in_order(new)):
+            for part in cut(self._in_order(new)):
                 adds.append(self._write(name.path(uuid.uuid4().hex), part, check))
         return adds, removes
 
@@ -332,11 +300,11 @@ class RowTable:
         keys = self._sizes(files)
         zones = read_files(self.storage, keys, state.schema, ["site", "zone"], None).group_by(["site", "zone"])
         counts = zones.aggregate([([], "count_all")]).sort_by([("site", "ascending"), ("zone", "ascending")])
-        for low, high in _runs(counts):
+        for low, high in zone_runs(counts):
             at_least = (pc.field("site") > low[0]) | ((pc.field("site") == low[0]) & (pc.field("zone") >= low[1]))
             at_most = (pc.field("site") < high[0]) | ((pc.field("site") == high[0]) & (pc.field("zone") <= high[1]))
             rows = read_files(self.storage, keys, state.schema, state.schema.names, at_least & at_most)
-            for part in _cut(self._in_order(rows)):
+            for part in cut(self._in_order(rows)):
                 check()
                 yield self._write(name.path(uuid.uuid4().hex), part, check)
 
@@ -387,50 +355,3 @@ class RowTable:
 
     def _forget(self, partition: int) -> None:
         self._newest = {at: newest for at, newest in self._newest.items() if at[0] != partition}
-
-
-def _tidies(named: Sequence[tuple[FileName, TableFile]], partitions: Collection[int]) -> bool:
-    """Whether the writer of these removes what was replaced: one alone does, whose sites still say something."""
-    newest_ms = max((file.last_ms for _, file in named), default=0)
-    lively = [name.partition for name, file in named if file.last_ms > newest_ms - LIVELY_MS]
-    return bool(lively) and min(lively) in partitions
-
-
-def _period(name: FileName, today: str) -> str:
-    """What a file is merged with: its month, once that is over, before that its day."""
-    return name.period[:7] if name.period[:7] < today[:7] else name.period
-
-
-def _as_small(files: Sequence[TableFile], rows: int) -> list[TableFile]:
-    """The files of a day that new rows are to be merged with, if there are enough that are about as small as they are;
-    and if these make a larger one, that is looked at in the same way.
-    """
-    left, merged = sorted(files, key=lambda file: file.rows), list[TableFile]()
-    while True:
-        small = [file for file in left if file.rows < SMALL_FILES * rows]
-        if len(small) < SMALL_FILES - 1:
-            return merged
-        merged, left = merged + small, left[len(small) :]
-        rows += sum(file.rows for file in small)
-
-
-def _cut(rows: pa.Table) -> Iterable[pa.Table]:
-    """Pieces of about :data:`FILE_ROWS`, of equal length."""
-    pieces = -(-len(rows) // FILE_ROWS)
-    size = -(-len(rows) // max(pieces, 1))
-    return (rows.slice(begin, size).combine_chunks() for begin in range(0, len(rows), size)) if len(rows) else ()
-
-
-def _runs(counts: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Of zones in order, the first and the last of runs that have about two files' rows, or are one zone."""
-    places = zip(*(counts[name].to_pylist() for name in ("site", "zone", "count_all")), strict=True)
-    run: list[tuple[str, str]] = []
-    total = 0
-    for site, zone, count in places:
-        if run and total + count > 2 * FILE_ROWS:
-            yield run[0], run[-1]
-            run, total = [], 0
-        run.append((site, zone))
-        total += count
-    if run:
-        yield run[0], run[-1]

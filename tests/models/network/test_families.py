@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks._families import CORES, Candidate, Kept, average, planned_channels, ridge
+from benchmarks._families import Candidate, average, planned_channels
+from benchmarks._network_cores import CORES, Kept
+from benchmarks._ridge import ridge
 from benchmarks.families import Planned
 from models.network.quantile import QuantileNetwork
 from models.network.training import TrainingConfig

@@ -15,7 +15,7 @@ from services.errors import StartError
 from services.ingest.snapshots import format_10
 from services.ingest.snapshots.later_release import later
 from services.ingest.snapshots.parts import PARTS
-from services.ingest.snapshots.snapshot import FORMAT, MAGIC
+from services.ingest.snapshots.snapshot_file import FORMAT, MAGIC
 
 HEADER: dict[str, Any] = {
     "format": FORMAT, "epoch": 1, "offset": 7, "segments": [],

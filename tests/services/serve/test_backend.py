@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-import services.serve.api.backend as backend_module
 from services.config import load_settings
 from services.messages import shard_actor
-from services.serve.api.backend import RayBackend, shard_of
+from services.runtime.named_actors import NamedActors
 from services.serve.api.problems import ProblemError
+from services.serve.backend import ray_backend, stored_reads
+from services.serve.backend.ray_backend import RayBackend, shard_of
 from tests.patience import patience_s
 
 
@@ -39,18 +40,18 @@ def test_an_order_that_nobody_answers_may_be_under_way(monkeypatch: pytest.Monke
     class Retrainer:
         rollback = Rollback()
 
-    async def there(_name: str) -> Any:
+    async def there(_actors: NamedActors, _name: str) -> Any:
         return Retrainer()
 
-    async def away(name: str) -> Any:
+    async def away(_actors: NamedActors, name: str) -> Any:
         raise ValueError(name)
 
-    monkeypatch.setattr(backend_module, "ORDER_S", 0.01)
-    monkeypatch.setattr(backend._actors, "find", there)
+    monkeypatch.setattr(ray_backend, "ORDER_S", 0.01)
+    monkeypatch.setattr(NamedActors, "find", there)
     with pytest.raises(ProblemError, match="look at /models first") as error:
         asyncio.run(backend.order("rollback", "trees", ""))
     assert (error.value.status, error.value.headers, given) == (503, None, [("trees", "")])
-    monkeypatch.setattr(backend._actors, "find", away)
+    monkeypatch.setattr(NamedActors, "find", away)
     with pytest.raises(ProblemError, match="try again in a few seconds") as error:
         asyncio.run(backend.order("rollback", "trees", ""))
     assert (error.value.status, error.value.headers, len(given)) == (503, {"Retry-After": "5"}, 1)
@@ -64,11 +65,11 @@ def test_a_storage_that_hangs_holds_up_no_order(monkeypatch: pytest.MonkeyPatch)
         released.wait(patience_s(60))
         return []
 
-    monkeypatch.setattr(backend_module, "changes_of", hangs)
-    monkeypatch.setattr(backend_module, "read_dead_letters", hangs)
-    monkeypatch.setattr(backend_module, "count_dead_letters", hangs)
-    monkeypatch.setattr(backend_module, "publish", lambda _settings, _name, topic, _payload: published.append(topic))
-    monkeypatch.setattr(backend_module, "READ_S", patience_s(2))
+    monkeypatch.setattr(stored_reads, "changes_of", hangs)
+    monkeypatch.setattr(stored_reads, "read_dead_letters", hangs)
+    monkeypatch.setattr(stored_reads, "count_dead_letters", hangs)
+    monkeypatch.setattr(ray_backend, "publish", lambda _settings, _name, topic, _payload: published.append(topic))
+    monkeypatch.setattr(stored_reads, "READ_S", patience_s(2))
 
     async def run() -> list[Any]:
         asked = [backend.alert_changes(f"a{n}") for n in range(50)]
@@ -90,7 +91,7 @@ def test_a_storage_that_hangs_holds_up_no_order(monkeypatch: pytest.MonkeyPatch)
 def test_a_broker_that_hangs_holds_up_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is worked out in a thread, as a forecast's quantiles, waits for no order."""
     backend, released = RayBackend(load_settings(), None), threading.Event()
-    monkeypatch.setattr(backend_module, "publish", lambda *_: released.wait(patience_s(60)))
+    monkeypatch.setattr(ray_backend, "publish", lambda *_: released.wait(patience_s(60)))
 
     async def run() -> int:
         orders = asyncio.gather(*(backend.publish("t", b"") for _ in range(50)))

@@ -13,9 +13,9 @@ import pytest
 from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.serve.api.auth import Keys
-from services.serve.api.backend import RayBackend
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes import zone_past
+from services.serve.backend.ray_backend import RayBackend
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History

@@ -16,7 +16,8 @@ from mlflow import MlflowClient
 
 from models import artefact
 from services.errors import ModelFilesError, PromotionRefusedError
-from services.learn.promotion.registry import MOST_RECORD_BYTES, Registry
+from services.learn.promotion.registry import Registry
+from services.learn.tracking.candidate_run import MOST_RECORD_BYTES
 from services.store.storage import MemoryServer, ObjectStorage, kept_folder
 from tests.services.learn.synthetic import make_candidate
 

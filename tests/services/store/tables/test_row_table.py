@@ -19,9 +19,11 @@ from services.errors import HistoryError
 from services.ingest.snapshots.snapshot import FencedError
 from services.store.history import ZONE_ROWS
 from services.store.storage import FolderStorage, Storage
-from services.store.tables import file_spans, row_table
+from services.store.tables import compaction, file_spans, row_table
+from services.store.tables.compaction import SMALL_FILES
 from services.store.tables.delta_log import DeltaLog, TableChangedError
-from services.store.tables.row_table import SMALL_FILES, FileName, RowTable
+from services.store.tables.file_name import FileName
+from services.store.tables.row_table import RowTable
 from tests.storages import TABLE_KINDS, Open, opener
 
 T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000  # 2022-03-01 00:00 UTC
@@ -80,7 +82,7 @@ def test_a_days_small_files_become_one_and_a_months_days_do(opened: Open) -> Non
 
 def test_rows_of_many_zones_are_cut_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A month of many zones becomes several files, each with zones of its own."""
-    monkeypatch.setattr(row_table, "FILE_ROWS", 30)
+    monkeypatch.setattr(compaction, "FILE_ROWS", 30)
     zones = tuple(f"z{n:02}" for n in range(12))
     writer = table(FolderStorage(tmp_path))
     for n in range(20):

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlflow import MlflowClient
-
 from services.errors import PromotionRefusedError
 from services.learn.experts import Expert, number_of
 from services.learn.records import row_of
+from services.learn.tracking.mlflow_import import MlflowClient
 from services.messages import ModelRow
 
 __all__ = ["Listing", "RegistryState"]

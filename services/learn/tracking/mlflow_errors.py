@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import requests
-from mlflow.exceptions import MlflowException
 
 from services.errors import NO_ROOM, PromotionRefusedError, RegistryError, RegistryRefusedError
+from services.learn.tracking.mlflow_import import MlflowException
 
 __all__ = ["translated"]
 
