@@ -191,8 +191,9 @@ class Retrainer:
         self._shadows.prove()
 
     def retrain_if_due(self) -> None:
-        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed. Before
-        that comes a promotion that an earlier one was to end with.
+        """Run one retraining to its end, if a trigger asks for one; otherwise remove files that are no longer needed.
+
+        First it makes up for the promotion of an earlier retraining, if that was cut short.
         """
         now_s = self._monotonic_s()
         self._due_promotion.make_up(now_s)
@@ -204,7 +205,7 @@ class Retrainer:
             self._prune()
 
     def _prune(self) -> None:
-        """A failure is told and tried again; it must not stop the schedule."""
+        """Remove old files. A failure is shown in the status and tried again; it must not stop the schedule."""
         try:
             removed = self._pruner.turn()
             self._discard_unanswered()
@@ -229,7 +230,7 @@ class Retrainer:
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()
             try:
-                version = self._outlast(lambda: self._register(candidate, started_ms, champion))
+                version = self._until_mlflow_answers(lambda: self._register(candidate, started_ms, champion))
             except RegistryRefusedError:
                 self._discard(candidate)
                 raise
@@ -279,24 +280,24 @@ class Retrainer:
         return self._shadows.register(candidate, started_ms, champion, shadow)
 
     def _discard(self, candidate: Candidate) -> None:
-        """Remove the files of what MLflow has refused: nobody can ask for them. A failure changes nothing else."""
+        """Remove the files of a challenger that MLflow has refused. A failure is logged, and changes nothing else."""
         try:
             self._registry.discard(candidate)
         except (HothouseError, OSError):
             _log.warning("the files of a challenger that MLflow refused stay: %s", candidate["folder"], exc_info=True)
 
     def _discard_unanswered(self) -> None:
-        """The same of what a registration left that got no answer, and that may have been done all the same."""
+        """Remove the files of registrations that MLflow never answered, unless it has registered them all the same."""
         for one in list(self._unanswered):
             asked_s, candidate = one
             if self._monotonic_s() - asked_s >= GRACE_MS / 1000:
                 self._registry.discard(candidate)
                 self._unanswered.remove(one)
 
-    def _outlast(self, work: Callable[[], str]) -> str:
-        """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
+    def _until_mlflow_answers(self, work: Callable[[], str]) -> str:
+        """The result of ``work``, which is tried again while MLflow is away, for as long as a training may take.
 
-        Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
+        Raises :class:`RegistryError` when that time is over or the retrainer stops, and at once where MLflow refuses.
         """
         began_s, backoff = self._monotonic_s(), Backoff(REGISTER_S, LONGEST_REGISTER_S)
         while True:
@@ -327,7 +328,7 @@ class Retrainer:
         if candidate["passed"] or candidate["forced"]:
             reason, forced = candidate["reason"], candidate["forced"]
             succeed = self._due_promotion.succeed
-            refusal = self._outlast(lambda: succeed(version, judged_against, reason, forced=forced))
+            refusal = self._until_mlflow_answers(lambda: succeed(version, judged_against, reason, forced=forced))
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts["refused"] += 1
