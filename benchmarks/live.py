@@ -220,7 +220,7 @@ def part_of(words: list[str]) -> str:
         "mosquitto": "broker", "edge.gateway": "gateway", "ray::ShardActor": "shards", "multiprocessing": "load",
         "ray::ServeReplica:hothouse:Forecaster": "forecaster", "ray::ServeReplica": "API",
         "ray::Retrainer": "retrainer", "ray::TrainController": "training", "ray::RayTrainWorker": "training",
-        "ray::run_job": "training", "ray::Measurer": "comparisons", "gcs_server": "Ray's GCS",
+        "ray::run_job": "training", "ray::ComparisonActor": "comparisons", "gcs_server": "Ray's GCS",
     }  # fmt: skip
     return next((part for sign, part in parts.items() if sign in line), "Ray and the rest")
 

@@ -1,7 +1,8 @@
 """What a forecast is made of: the shapes that shard, training, backtest and serving share.
 
-Letters in docstrings: ``N`` examples (zone and origin), ``Z`` zones, ``L`` look-back steps, ``C`` channels,
-``K`` known-future features, ``H`` horizons, ``M`` targets, ``Q`` quantiles (always p10, p50, p90).
+Letters of shapes in docstrings: ``N`` examples (zone and origin), ``Z`` zones, ``L`` look-back steps, ``C`` channels,
+``K`` known-future features, ``H`` horizons, ``M`` targets, ``Q`` quantiles (always p10, p50, p90). In ``[Z, H, M, K]``
+the ``K`` are experts; ``T`` are tokens of a window, or times of a path.
 """
 
 from __future__ import annotations

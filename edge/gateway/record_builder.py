@@ -2,8 +2,8 @@
 
 Every message that a decoder reads ends in the records exactly once: its samples in a ``samples`` record of its site,
 what was refused in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its
-messages. A decoder reads a message (``edge.wire.decoder``). Messages without a decoder are counted, and few of them are
-in a record (``edge.gateway.other_topics``).
+messages. A decoder reads a message (``edge.wire.decoder``). Messages without a decoder are counted, and only a few of
+them get a record (``edge.gateway.other_topics``).
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ class Message(NamedTuple):
 class RecordBuilder:
     """Turns messages into records to append, and adds the ticks that let a silent site's rows close.
 
-    ``clock`` stamps them; a :class:`ReplayedClock` follows the clock messages among them, with any other clock those
-    are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
-    there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth of
-    it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
-    close its rows while it is merely cut off. A site that has left (``edge.wire.events.Retirement``) gets none until
-    its next sample. A message goes to the decoder whose prefix its topic has. Without such a decoder it is counted and
-    refused (``edge.gateway.other_topics``), except for what Hothouse itself publishes.
+    ``clock`` stamps the records. A :class:`ReplayedClock` follows the clock messages among the messages; with any other
+    clock those are refused. ``sites`` are the sites known from the log, ``newest_ms`` is its newest receive time: ticks
+    go on from there. ``step_ms`` is the length of a row: each known site gets a tick when the receive time enters a new
+    tenth of it. Two kinds of sites get none. A site with a gateway of its own gets its ticks there: ticks from here
+    would close its rows while it is merely cut off. A site that has left (``edge.wire.events.Retirement``) gets ticks
+    again after its next sample.
+
+    The decoder whose prefix begins a message's topic reads it. Without one the message is counted and refused
+    (``edge.gateway.other_topics``), except for what Hothouse itself publishes.
 
     >>> builder = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
@@ -92,9 +94,9 @@ class RecordBuilder:
                 continue
             self.messages += 1
             if message.topic == CLOCK_TOPIC and isinstance(self._clock, ReplayedClock):
-                self._turn(self._clock, message)
+                self._advance_clock(self._clock, message)
             else:
-                self._sort(message)
+                self._take_message(message)
         self._flush()
         self._tick_sites()
         records, self._records = self._records, []
@@ -105,7 +107,7 @@ class RecordBuilder:
         answers, self._answers = self._answers, []
         return answers
 
-    def _turn(self, clock: ReplayedClock, message: Message) -> None:
+    def _advance_clock(self, clock: ReplayedClock, message: Message) -> None:
         try:
             now_ms = decode_clock(message.payload)
         except ValueError as error:
@@ -130,11 +132,11 @@ class RecordBuilder:
         if refusal is not None:
             self._refusals.setdefault(UNKNOWN_SITE, []).append(refusal)
 
-    def _sort(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         decoder = self._decoder(message.topic)
         if decoder is None:
             return self._count_other(message)
-        taken = self._taken(decoder, message)
+        taken = self._decoded(decoder, message)
         self._answers += taken.answers
         samples = self._made_once(taken.samples) if message.retained else taken.samples
         if samples:
@@ -153,8 +155,10 @@ class RecordBuilder:
                 if taken.record.kind == "samples":
                     self._sites.pop(taken.site, None)  # it has a gateway of its own now
 
-    def _taken(self, decoder: Decoder, message: Message) -> DecodedMessage:
-        """No decoder raises. If one did, its message would end the gateway, and come again at each start."""
+    def _decoded(self, decoder: Decoder, message: Message) -> DecodedMessage:
+        """What a decoder reads in a message. If it raises, which it must not, the message is refused: otherwise the
+        message would end the gateway, and come again at each start.
+        """
         try:
             return decoder.take(message.topic, message.payload, self._now_ms)
         except Exception as error:
@@ -162,8 +166,10 @@ class RecordBuilder:
             return refused("decoder_failed", message.topic, message.payload, detail)
 
     def _made_once(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Those of a retained message that say when they were made. A decoder gives others the time at which they came:
-        a sensor that died long ago would be fresh again at each of our connections.
+        """The samples of a retained message that have a time of their own.
+
+        A decoder stamps the others with the time at which they came: a sensor that died long ago would look fresh again
+        each time that the gateway connects.
         """
         kept = [sample for sample in samples if sample.ts_ms != self._now_ms]
         self.retained += len(samples) - len(kept)
@@ -210,7 +216,7 @@ class RecordBuilder:
 
 
 def _short(refusal: Refusal) -> Refusal:
-    """What is said of one message stays short, however much is wrong with it."""
+    """The refusal with its detail cut to :data:`_DETAIL_CHARACTERS`, however much is wrong with the message."""
     if len(refusal.detail) <= _DETAIL_CHARACTERS:
         return refusal
     return msgspec.structs.replace(refusal, detail=refusal.detail[:_DETAIL_CHARACTERS])

@@ -80,7 +80,7 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-"""A time as it comes, which may be in nanoseconds by mistake. JSON has longer numbers, which no arithmetic is for."""
+"""A time as a device sends it: Unix time in ms, by mistake perhaps in ns. Longer numbers are malformed."""
 
 
 class _Point(msgspec.Struct):
@@ -104,10 +104,10 @@ EPOCH_2000_MS = 946_684_800_000
 """No sample is older than this."""
 
 _SUGGESTIONS = 3
-"""Suggestions for one message, which may hold thousands of unknown metrics."""
+"""For so many unknown metrics of a message the nearest known one is named; a message may hold thousands."""
 
 _SHOWN = 3
-"""Of what is wrong with one message."""
+"""A sentence names so many of the mistakes in one message."""
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:
@@ -172,7 +172,7 @@ def decode(
 
 
 def _all_pass(values: Mapping[str, float | None]) -> bool:
-    """Whether :func:`check_values` has nothing to say, as of nearly every sample."""
+    """Whether all values are in range, as in nearly every sample: then :func:`check_values` need not be asked."""
     try:
         for name, value in values.items():
             low, high = _BOUNDS[name]
@@ -232,7 +232,7 @@ def _check(
     topic: str, payload: bytes, into: Decoded,
 ) -> None:  # fmt: skip
     def refuse(reason: str, detail: str, whole: bool = True) -> None:
-        # Once a message is enough: thousands of bad samples must not make thousands of copies of it.
+        # Only a message's first refusal has its payload: thousands of bad samples must not make thousands of copies.
         shown = b"" if into.refusals else payload[:1024]
         into.refusals.append(Refusal(reason, topic, detail, shown, whole))
 

@@ -39,7 +39,6 @@ STATE = (
 """The state at a time; the last are 1 where the setpoint or sensor is known."""
 
 _RADIATION_DAY_W_M2 = 20.0
-_DARK_SUN = -0.05
 
 
 def effect_inputs(

@@ -1,7 +1,7 @@
-"""Which changes a zone has seen itself: half-hours in which a setpoint, or the weather, was another than a day before.
+"""Which changes a zone has seen itself: half-hours in which a setpoint or the weather was not that of the day before.
 
-Setpoints follow the hour, so what a zone does at an hour says nothing of what a setpoint does. A setpoint that is not
-what it was at that hour the day before does; for a day after a change of the clock, that is another hour.
+Setpoints follow the hour of day, and so does the climate. So the effect of a setpoint shows only where it differs from
+its value at the same hour of the day before. The day after a change of the clock is left out: its hours do not match.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ I64 = npt.NDArray[np.int64]
 DAY_MS = 86_400_000
 
 SEEN_CHANGES = tuple(name for name in CHANGEABLE if name != "vent_lee_pct")
-"""The metrics that are compared. Vents follow the climate: that they are open tells of no plan."""
+"""The metrics that are compared. Vents are not: they follow the climate, so open vents are no sign of a plan."""
 
 SIZES = (0.15, 0.5, 1.0, 2.0)
-"""Sizes that are told apart, in usual ones."""
+"""Lower bounds of the size classes of changes, in units of each metric's usual change."""
 
 
 class SeenChanges:

@@ -32,8 +32,8 @@ MIN_ROWS = 12
 MIN_BLOCKS = 6
 """Fewer blocks than this prove nothing either."""
 BLOCK_MIN = (1440, 720, 360, 180, 60, 15)
-"""Blocks are as long as leaves enough of them, in minutes; a challenger's never shorter than an hour. Those of less
-than a day are surer than they should be, because hours of one day resemble each other."""
+"""Lengths of blocks in minutes: the longest that leaves enough blocks is used; for a challenger an hour at least. With
+blocks shorter than a day intervals are too narrow, because the errors of one day resemble each other."""
 RESAMPLES = 10_000
 _SEED = 7
 """The same rows always give the same verdict."""
@@ -61,9 +61,9 @@ def judge(
 ) -> Verdict:  # fmt: skip
     """Whether a challenger is better; raises ``ValueError`` if the origins differ.
 
-    ``champion`` holds the errors of what serves now in ``champion.model``: at first the climatology's, as its name
-    then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``; with a negative
-    ``margin``, below that for the champion, which the challenger need not beat then, and below 1 for all others.
+    ``champion.model`` holds the errors of what serves now: at first the climatology's, as ``champion_name`` then says.
+    The ratio of errors to each rival must be below ``1 - margin``, one-sided at significance ``level``. A negative
+    ``margin`` allows the challenger to be worse than the champion by so much; against all others it counts as 0.
     """
     rivals = {
         "persistence": challenger.persistence,
@@ -91,7 +91,10 @@ def judge(
 
 
 def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: float = 0.01) -> Verdict:
-    """Whether a champion is worse than what served before it (``promote``: go back); errors as in :func:`judge`."""
+    """Whether a champion is worse than what served before it: then ``promote`` is true, and means to go back.
+
+    Errors are as in :func:`judge`; ``level`` is the significance level of this one comparison.
+    """
     evidence, refusal = _compare(champion, previous, {previous_name: previous.model}, level, 15)
     evidence |= {"previous": previous_name}
     if evidence["missing"]:
@@ -120,7 +123,7 @@ def judge_no_worse(challenger: Errors, reference: Errors, reference_name: str, l
 def _compare(
     mine: Errors, theirs: Errors, rivals: Mapping[str, F32], level: float, shortest_min: int
 ) -> tuple[dict[str, Any], str]:
-    """The numbers, and why they prove nothing; empty if they may."""
+    """The numbers, and a sentence on why they prove nothing; the sentence is empty if they can prove something."""
     if not (np.array_equal(mine.origin_ms, theirs.origin_ms) and np.array_equal(mine.zone, theirs.zone)):
         raise ValueError("the two were measured on different rows")
     comparable = np.asarray(np.isfinite(theirs.model) & np.isfinite(mine.persistence))
@@ -180,7 +183,7 @@ def _block_sums(mine: F32, theirs: F32, blocks: I64, count: int) -> tuple[F64, F
 
 
 def _interval(sums: tuple[F64, F64], level: float) -> tuple[float | None, float | None]:
-    """The bounds below and above which the ratio lies with a chance of ``level`` each."""
+    """The one-sided bounds of the ratio at ``level``: quantiles ``level`` and ``1 - level`` of the bootstrap."""
     rng = np.random.default_rng(_SEED)
     count = len(sums[0])
     ratios = []

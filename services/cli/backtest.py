@@ -49,9 +49,9 @@ def register(app: typer.Typer) -> None:
 def backtest(
     recordings: Annotated[list[Path], typer.Argument(help="Folders of CSV or Parquet, one file a zone.")],
     out: Annotated[Path, typer.Option(help="Where to write the predictions: .parquet or .csv.")],
-    every: Annotated[str, typer.Option(help="A forecast this often: 30min, 1h ...")] = "30min",
-    warmup: Annotated[str, typer.Option(help="None before this much of a zone's recording.")] = "14d",
-    until: Annotated[str | None, typer.Option(help="None after this much of a zone's recording.")] = None,
+    every: Annotated[str, typer.Option(help="Issue a forecast this often: 30min, 1h ...")] = "30min",
+    warmup: Annotated[str, typer.Option(help="Issue no forecast in this first part of a zone's recording.")] = "14d",
+    until: Annotated[str | None, typer.Option(help="Issue no forecast after this part of a zone's recording.")] = None,
     latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
     longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,

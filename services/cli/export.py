@@ -30,7 +30,7 @@ def export(
     since: Time = None,
     until: Time = None,
 ) -> None:
-    """Write the rows of the history to a file: site, zone, time (the row's end, UTC) and a column a metric.
+    """Write the rows of the history to a file: site, zone, time (the row's end, UTC) and a column for each metric.
 
     Reads the data folder; the system may run meanwhile. The file is written whole or not at all.
     """

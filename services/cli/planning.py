@@ -33,19 +33,20 @@ def register(app: typer.Typer) -> None:
 
 def import_(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="CSV: a column `time`, one a metric, perhaps one `zone`.")],
+    file: Annotated[Path, typer.Argument(help="CSV with a column `time`, one for each metric, and optionally `zone`.")],
     zone: Annotated[
-        str, typer.Option(metavar="SITE[/ZONE]", help="Whom it is for; a site alone: its column `zone` says it.")
+        str,
+        typer.Option(metavar="SITE[/ZONE]", help="Zone that it is for; with a site alone, the column `zone` says it."),
     ],
     source: Annotated[str, typer.Option(help="Who plans; a newer plan of the same source replaces this one.")] = (
         "grower"
     ),
     check: Annotated[bool, typer.Option("--check", help="Only say what would be published.")] = False,
 ) -> None:
-    """Publish the plan in a CSV file: what shall be, from each time on.
+    """Publish the plan in a CSV file: the intended values, from each time on.
 
-    Times are ISO 8601; without an offset they are of the site's own clock (its `timezone` in the settings). Columns are
-    called as metrics: `sp_heat_c`, `sp_co2_ppm`, `vent_lee_pct`; an empty cell says nothing.
+    Times are ISO 8601; without an offset they follow the site's own clock (its `timezone` in the settings). Columns
+    have the names of metrics: `sp_heat_c`, `sp_co2_ppm`, `vent_lee_pct`; an empty cell says nothing.
     """
     from edge.wire.plan import decode_plan, encode_plan
     from services.cli.plan_file import PlanFileError, read_plans

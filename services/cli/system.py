@@ -69,7 +69,7 @@ def up(
 def demo(
     ctx: typer.Context,
     headless: Annotated[bool, typer.Option("--headless", help="Print lines instead of the live view.")] = False,
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long it runs after the warm-up.")] = 10.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes that it runs after the warm-up.")] = 10.0,
     summary: Annotated[Path | None, typer.Option(help="Write the summary to this file, as JSON.")] = None,
     recording: Annotated[
         Path | None,

@@ -25,7 +25,7 @@ from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.alerts.partition_alerts import PartitionAlerts
-from services.ingest.alerts.zone_look import Ground
+from services.ingest.alerts.zone_look import PartitionView
 from services.ingest.forecast_book import ForecastBook
 from services.ingest.forecasting import ForecastOrigin
 from services.ingest.learned.learned_parts import LearnedParts, loaded
@@ -127,7 +127,7 @@ class Partition:
                 continue  # its site's settings were changed: nothing is forecast until ours follow
             self._learn(step)
             self.alerts.row(self.latest[step.site], self.offset - 1)
-            # The newest is shown again, as it was.
+            # What was issued before a crash is not asked for again, but for the newest, which is shown as it was.
             is_issued = left[step.site] and self.issued.has_before(step.site, step.end_ms)
             if left[step.site] < origins_a_site and step.zones and not is_issued:
                 origins.append(self.origin(step.site))
@@ -136,15 +136,15 @@ class Partition:
         return steps, origins
 
     def _take_marks(self, steps: int) -> None:
-        """What came of ticks and orders before step number ``steps`` of the read."""
-        self.dead_letters += self.alerts.take(steps, self._ground)
+        """Apply the ticks and orders of the read that came before its closed step number ``steps``."""
+        self.dead_letters += self.alerts.take(steps, self._view)
         self.counts.update(self.alerts.counts)
         self.alerts.counts.clear()
 
     @property
-    def _ground(self) -> Ground:
+    def _view(self) -> PartitionView:
         mine = self.learned
-        return Ground(mine.forecaster, mine.paths, mine.rings, self.plans, mine.watch, self.latest, self._bases)
+        return PartitionView(mine.forecaster, mine.paths, mine.rings, self.plans, mine.watch, self.latest, self._bases)
 
     def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += letters
@@ -185,7 +185,7 @@ class Partition:
             self._count(forecast)
 
     def _see_changes(self, site: str, indices: I64, end_ms: int) -> None:
-        """At the end of each half-hour, compare it with that of the day before."""
+        """Count the changes of setpoints and weather from one day to the next, at the end of each half-hour."""
         length = max(BIN_MS // self.spec.step_ms, 1)
         half_ms = length * self.spec.step_ms
         if end_ms % half_ms or not same_clock(self.place_of(site), end_ms - half_ms, end_ms):
@@ -195,9 +195,7 @@ class Partition:
         self.learned.seen_changes.learn(indices, *(seen_columns(rows, self.spec.channels) for rows in (today, before)))
 
     def _catch_up(self, step: SiteStep, before: Sequence[str]) -> None:
-        """Zones that had left and are back: they have forgotten nothing, but live scores go on row by row, so that they
-        learn of the steps without one.
-        """
+        """Tell live scores how many rows a zone missed that had left and is back: they count rows, not steps."""
         for zone in set(step.zones) - set(before):
             index = self.learned.rings.known(step.site, zone)
             newest_ms = None if index is None else self.learned.rings.newest_ms(index)
@@ -259,7 +257,7 @@ class Partition:
         )  # fmt: skip
 
     def _weaknesses(self, step: SiteStep) -> Sequence[Sequence[str]]:
-        """Why the zones' forecasts are weaker than they should be, but for the age of their rows' values."""
+        """Why the zones' forecasts are weaker than they should be, besides old readings: sensor faults, stale plans."""
         stale = self.plans.stale(step.site, step.end_ms)
         if not stale:
             return step.faults
@@ -287,8 +285,9 @@ class Partition:
         )
 
     def was_shown(self, origin: ForecastOrigin, forecast: IssuedForecast) -> bool:
-        """Whether a forecast was shown before a crash, and newer rows have closed since it was issued: what they taught
-        would change its path.
+        """Whether a forecast was shown before a crash, and newer rows have closed since it was issued.
+
+        A path that is drawn now would differ from the one that was shown, as learners have learned from those rows.
         """
         newer_ms = self.latest[origin.site].end_ms - origin.end_ms - forecast.age_steps * self.spec.step_ms
         return newer_ms > 0 and self.issued.of_before(origin, forecast.version) is not None
@@ -300,8 +299,8 @@ class Partition:
         self.issued.put(origin, forecast)
 
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
-        """Forecasts of a site, the newest issued last: those that were issued after the snapshot count again, when
-        the replay reaches the row after which they were issued.
+        """Take a site's forecasts of before a crash, the newest issued last. Each that was issued after the snapshot is
+        learned from again, once the replay has reached the row after which it was issued.
         """
         for forecast in forecasts:
             if self.issued.expect(forecast, self.latest[forecast.site].end_ms):
@@ -419,7 +418,7 @@ class Partition:
             self.plans = other.plans
 
     def _count(self, forecast: IssuedForecast) -> None:
-        """Take a forecast of before a crash as what was issued after the newest row."""
+        """Learn from a forecast of before a crash, as if it had been issued now, after the newest row."""
         self.revision += 1
         indices = [self.learned.rings.index(forecast.site, zone) for zone in forecast.zones]
         zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]
@@ -427,7 +426,7 @@ class Partition:
         self._score(zones, forecast)
 
     def _score(self, indices: I64, forecast: IssuedForecast) -> None:
-        """Let live scores wait for its truth, but of zones that have left meanwhile: they have no row to count by."""
+        """Let live scores wait for its truth; not for zones that have left since, which have no rows to count by."""
         newest = self.latest[forecast.site].zones
         there = np.array([zone in newest for zone in forecast.zones], bool)
         quantiles, climatology = forecast.quantiles[there], forecast.climatology[there]

@@ -23,7 +23,7 @@ class TrainingRequest:
     champion_folder: str  # empty without a network
     log_offsets: Mapping[str, int]  # that the history reached
     started_ms: int
-    level: float  # the chance of a mistake that the gate may take
+    level: float  # significance level of the gate: the chance that it passes a model that is no better
     shadow: bool = False  # live rows will judge it
     all_rows: bool = False  # hold none back
     champion_to_ms: int = 0  # the newest row that the champion counts as trained on; 0: nobody knows

@@ -111,13 +111,13 @@ class ForecasterReplica(Forecaster):
         log_to_file(settings.logs_dir, f"forecaster-{replica}", settings.logs.format, settings.logs.level)
         super().__init__(
             forecast_spec(settings), partial(place_of, settings),
-            partial(fetch_and_load, address_of(settings).remote, load), _RaySlot(settings, replica),
+            partial(fetch_and_load, address_of(settings).remote, load), _RayModelPointerLink(settings, replica),
             prepare=import_torch,
         )  # fmt: skip
         await self.start()
 
 
-class _RaySlot:
+class _RayModelPointerLink:
     """``ModelPointerLink`` over the named actors, looked up anew for each call."""
 
     def __init__(self, settings: Settings, replica: str) -> None:

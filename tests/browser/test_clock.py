@@ -230,15 +230,15 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
     )
     said = ask(page, "evidence", f"m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords)")
     assert said == [
-        "errs 26\u00a0% less than “it stays as it is” (22\u00a0% to 29\u00a0%)",
-        "errs 44\u00a0% less than “as yesterday” (42\u00a0% to 45\u00a0%)",
-        "errs 2.0\u00a0% more than v2 (1.0\u00a0% to 3.0\u00a0%)",
-        "errs about as much as v3 (from 1.5\u00a0% less to 1.0\u00a0% more)",
+        "26\u00a0% less error than “it stays as it is” (22\u00a0% to 29\u00a0%)",
+        "44\u00a0% less error than “as yesterday” (42\u00a0% to 45\u00a0%)",
+        "2.0\u00a0% more error than v2 (1.0\u00a0% to 3.0\u00a0%)",
+        "about as much error as v3 (from 1.5\u00a0% less to 1.0\u00a0% more)",
     ]
     better = reason.replace("1.020 (1.010 to 1.030)", "0.960 (0.95 to 0.97)")
     swap = {"kind": "swap", "version": "v3", "before": "v2", "reason": better}
     assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
-        "14:05: the model was replaced by one that errs 4.0\u00a0% less (v3 instead of v2)."
+        "14:05: the model was replaced by one with 4.0\u00a0% less error (v3 instead of v2)."
     )
     swap["reason"] = reason.replace("1.020 (1.010 to 1.030)", "0.998 (0.985 to 1.010)")
     assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (

@@ -124,7 +124,7 @@ def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: R
     rules.until(f"({BAR}).includes('1 change is not saved.')")
     rules.ask(f"{field('limit')}.focus()")
     save(rules, "op-key")
-    rules.until(f"({BAR}).includes('Saved. It holds in a second or two.')")
+    rules.until(f"({BAR}).includes('Saved. It takes effect in a second or two.')")
     assert house.changes == {
         "frost": {"limit": 9.5, "chance": 0.4, "severity": "info", "hours": ["18:00", "24:00"]}
     }  # fmt: skip
@@ -278,7 +278,7 @@ def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> No
     assert rules.ask(label("limit", "condensation")) == "Warn at less than this above the dew point (°C)"
     assert rules.ask(label("limit", "mean_low")) == "Warn at more than this below what the light asks for (°C)"
     assert rules.ask(label("limit", "mean_high")) == "Warn at more than this above what the light asks for (°C)"
-    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this of the last 24 (h)"
+    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this in the last 24 hours (h)"
     assert rules.ask(f"{field('limit', 'mean_low')}.value") == "2"
     rules.ask("document.querySelector('[data-rule=mean_low]').open = true")
     write(rules, "limit", "2.5", rule="mean_low")

@@ -77,7 +77,7 @@ def test_a_zone_answers_in_words_figures_and_charts(page: Page, address: str) ->
         "Chance of a night below 12.2 °C 3 % One in ten of its 21 nights so far was colder.",
         "maximum 22.0 °C At about 21:00. Between 20:00 and 21:00. 80 % likely: 21.2 to 22.8 °C.",
         "Mean of the next 24 hours", "Past 24 hours: 18.0 °C.", "Light today so far", "Sunrise and sunset 07:",
-        "Leaf above the dew point 0.8 °C", "Made 12 h before, it was 0.40 °C off in the mean.", "Yes.",
+        "Leaf above the dew point 0.8 °C", "The forecast made 12 h before was off by 0.40 °C on average.", "Yes.",
         "Heating setpoint 16.0 °C", "Energy screen", "Outside temperature", "VPD",
     ):  # fmt: skip
         shows(page, words)
@@ -146,9 +146,9 @@ def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, house: H
 def test_how_good_lays_forecasts_over_what_came(page: Page, address: str) -> None:
     """Past forecasts at a horizon, errors beside simple rules, coverage, and what each part weighs."""
     page.open(f"{address}/#/quality/demo/north-1")
-    shows(page, "of what came lay inside the band (80 % should), and the middle was 0.40 °C off in the mean.")
+    shows(page, "of what came lay inside the band (80 % should), and the middle was off by 0.40 °C on average.")
     shows(page, "What each part weighs")
-    shows(page, "Made 12 h before, it was 0.40 °C off in the mean.")
+    shows(page, "The forecast made 12 h before was off by 0.40 °C on average.")
     row = "[...document.querySelectorAll('#scores tbody tr')].map((one) => one.innerText.replace(/\\s+/g, ' '))"
     assert "1 h 0.50 °C 0.90 °C 1.00 °C 50 % 82 % 288" in page.ask(row)
     page.ask("document.querySelector('[data-key=\"weight 5\"]').click()")
@@ -180,7 +180,7 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     house.do(house.live_state.set_models([model("v2", "champion", EVIDENCE), model("v1", "previous")]))
     house.do(house.live_state.put_event({"kind": "swap", "version": "v2", "before": "v1", "reason": EVIDENCE}))
     began_s = time.monotonic()
-    shows(page, "01:00: the model was replaced by one that errs 4.0 % less (v2 instead of v1).")
+    shows(page, "01:00: the model was replaced by one with 4.0 % less error (v2 instead of v1).")
     took_s = time.monotonic() - began_s
     assert took_s < SOON_S, f"the swap was seen after {took_s:.1f} s"
     assert "Errs 4.0 % less than v1 (2.0 % to 6.0 %)" in text(page)
@@ -317,7 +317,7 @@ def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: s
     house.state.view._told_s["shard-0"] -= 3600
     shows(page, "0.0 a second 1,200 taken so far.")
     said = text(page)
-    assert "something fails: shard-0: has told nothing for 1 h" in said
+    assert "something fails: shard-0: has reported nothing for 1 h" in said
     assert "Learners (shard-0) fails" in said
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
     shows(page, "12.5 a second")

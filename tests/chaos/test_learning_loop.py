@@ -122,7 +122,7 @@ def test_a_model_that_is_secretly_worse_loses_in_shadow(loop: Loop) -> None:
     result = loop.cli("models", "submit", str(other(loop, "worse")))
     assert "v4 is compared with v1" in result.stdout, result.output
     loop.await_stage("v4", "shadow")
-    loop.kill("ray::Measurer")
+    loop.kill("ray::ComparisonActor")
     loop.rows(8.6)
     loop.await_stage("v4", "refused")
     loop.await_text("In shadow: The challenger does not beat")

@@ -243,7 +243,7 @@ def test_trees_are_trained_and_judged_without_torch() -> None:
     """It takes half a gigabyte, which a small machine has not to spare: job, gate and comparison do without it."""
     told = (
         "import sys; import models.trees.tree_grower, services.learn.training.challenger;"
-        "import services.learn.promotion.measure, models.evaluation.gate, services.learn.training.examples;"
+        "import services.learn.promotion.comparison_actor, models.evaluation.gate, services.learn.training.examples;"
         "print([name for name in ('torch', 'ray.train', 'ray.data') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

@@ -45,8 +45,8 @@ class LimitsFrom(StrEnum):
 def score(
     recording: Annotated[Path, typer.Argument(help="A folder of CSV or Parquet, one file a zone.")],
     rules: Annotated[Path | None, typer.Option(help="Rules in TOML, instead of a crop's.")] = None,
-    crop: Annotated[str, typer.Option(help="Whose rules, where no file says it.")] = "other",
-    stage: Annotated[str, typer.Option(help="And at which stage: young, growing, fruiting.")] = "growing",
+    crop: Annotated[str, typer.Option(help="Crop whose rules are used, if no file names one.")] = "other",
+    stage: Annotated[str, typer.Option(help="Stage of the crop: young, growing, fruiting.")] = "growing",
     first: Annotated[str, typer.Option(help="The first part, which is learned from and not scored.")] = "14d",
     limits_from: Annotated[
         LimitsFrom,
@@ -66,8 +66,8 @@ def score(
 ) -> None:
     """Replay a recording, let rules warn along it, and measure how good the alerts were.
 
-    An event is told if an alert fired an hour before it began at the latest and was still there. Every chance is made
-    from what was known by then.
+    An event counts as announced if an alert fired at least an hour before it began and was still there. Every chance is
+    made from what was known by then.
     """
     if ahead_source and not ahead:
         raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")

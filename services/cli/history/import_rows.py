@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def import_rows(
     ctx: typer.Context,
     folder: Annotated[Path | None, typer.Argument(help="CSV or Parquet, one file a zone.")] = None,
-    site: Annotated[str | None, typer.Option(help="Whose history it is; else recording.toml's, or the folder.")] = None,
+    site: Annotated[str | None, typer.Option(help="Its site; else recording.toml's, or the folder's name.")] = None,
     timezone: Annotated[
         str | None,
         typer.Option(help="The files' clock, as in Europe/Amsterdam; else recording.toml's, the site's, or UTC."),
@@ -54,14 +54,14 @@ def import_rows(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what was understood.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the system has learned from it.")] = True,
 ) -> None:
-    """Bring history of before into a system, which goes on meanwhile.
+    """Bring older history into a system, which may run meanwhile.
 
-    A file is a zone and has its name. It has a column `time`, and one for each metric, such as `air_temp_c`; others are
-    named in FOLDER/recording.toml, as docs/recordings.md says.
+    Each file is one zone and has the zone's name. It has a column `time` and one for each metric, such as `air_temp_c`.
+    FOLDER/recording.toml says what other columns mean (docs/recordings.md).
 
-    Rows are made where there are none; what is there stays, and each row that says something else is counted. Then what
-    the system has learned of the site is grown again, in the order of time. The same import again changes nothing, and
-    one that was stopped goes on. The token of an InfluxDB is read from HOTHOUSE_INFLUX__TOKEN or influx.token_file.
+    Rows are added where there are none. Rows that are there stay, and each conflict is counted. Then new learners of
+    the site replay the history in the order of time. The same import again changes nothing, and one that was stopped
+    goes on. The token of an InfluxDB is read from HOTHOUSE_INFLUX__TOKEN or influx.token_file.
     """
     if (folder is None) == (influx is None):
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")

@@ -49,7 +49,7 @@ def simulate(
     sites: Annotated[int, typer.Option(help="How many sites, of one to six zones each.", min=1)] = 1000,
     weeks: Annotated[float, typer.Option(help="Weeks of each site; whole days.", min=0.1, max=52)] = 2.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same fleet.", min=0)] = 1,
-    workers: Annotated[int, typer.Option(help="Processes; 0: one a CPU, but for one.", min=0)] = 0,
+    workers: Annotated[int, typer.Option(help="Processes; 0: one for each CPU but one.", min=0)] = 0,
     chunk: Annotated[int, typer.Option(help="Sites that are simulated together, and kept in a file.", min=1)] = 200,
 ) -> None:
     """Simulate a fleet of greenhouses, all of them different, for a network to learn from.

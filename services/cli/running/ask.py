@@ -34,7 +34,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 WhoseModel = Annotated[
     str | None,
-    typer.Option("--expert", help="Whose model: `network` (the default), `trees` or `tuned`.", metavar="EXPERT"),
+    typer.Option("--expert", help="The expert: `network` (the default), `trees` or `tuned`.", metavar="EXPERT"),
 ]
 
 PANEL = "Ask a running system"
@@ -226,7 +226,7 @@ def rollback(
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Go back to the model that served before the present one. A second call comes back to it; not so with --leave."""
+    """Go back to the model that served before the present one. A second call goes forth again, except with --leave."""
     answer = _order(_client(ctx, url, key_file, ORDER_S), "/models/rollback" + _query(expert=expert, leave=leave))
     console.print(f"{answer['version']} is the champion again, {answer['before']} was")
 

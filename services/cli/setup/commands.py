@@ -37,7 +37,7 @@ def doctor(
     ctx: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Tell what is wrong with devices, as it happens, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Report what is wrong with devices, as it happens, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Check configuration, installation, machine and servers; exit code 1: something fails, 2: a setting is wrong."""

@@ -17,7 +17,7 @@ from services.cli.base import Group, console, options_of, print_json, tell_if_ne
 __all__ = ["register"]
 
 DAY_MS = 86_400_000
-Name = Annotated[str, typer.Argument(help="Whose key it is: letters, digits, '.', '_' and '-'.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="Name of the key: letters, digits, '.', '_' and '-'.", metavar="NAME")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +38,9 @@ def add(
     ctx: typer.Context,
     name: Name,
     scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = "read",
-    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Ends after so many days; else never.")] = None,
+    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Ends after this many days; else never.")] = None,
     site: Annotated[
-        list[str] | None, typer.Option(help="Limits it to a site; may be given several times. Else it holds for all.")
+        list[str] | None, typer.Option(help="Limits it to a site; repeatable. Else it is for all sites.")
     ] = None,
 ) -> None:
     """Make a key and print it. It is shown once: only a hash of it is kept."""

@@ -26,7 +26,7 @@ from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
 from services.ingest.alerts.zone_facts import OF_ROWS, facts_of_row, present
-from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at, rows_of_day
+from services.ingest.alerts.zone_look import PartitionView, can_foresee, clock_of, known_share, look_at, rows_of_day
 from services.ingest.windows.closed import Mark
 from services.messages import F32, ShownAlert, SiteRulesShown
 from services.store.rows import DeadLetter, DeviceRows, SiteStep
@@ -77,7 +77,7 @@ class PartitionAlerts:
         """Ticks and events of a read, to be taken between its rows."""
         self._marks += (mark for mark in marks if mark.record.offset >= self._from_offset)
 
-    def take(self, steps: int, ground: Ground) -> list[DeadLetter]:
+    def take(self, steps: int, view: PartitionView) -> list[DeadLetter]:
         """Give turns and take orders that came before step number ``steps`` of the read closed; letters of orders that
         cannot be taken.
         """
@@ -90,7 +90,7 @@ class PartitionAlerts:
             if mark.left is not None and mark.left.zone != SITE_ZONE:
                 self._leave(record.site, mark.left.zone, mark.left.end_ms, record.offset)
             if record.kind == "tick":
-                self._turn(record.offset, record.site, ground)
+                self._turn(record.offset, record.site, view)
                 self._settle(record.offset, before)
                 continue
             where = parse_topic(record.topic)
@@ -197,16 +197,16 @@ class PartitionAlerts:
         self._from_offset = state["offset"]
         self.renewed = {alert["id"]: alert for alert in self.shown()}
 
-    def _turn(self, offset: int, ticked: str, ground: Ground) -> None:
-        there = {site: step for site, step in ground.latest.items() if site in self._heard_ms}
+    def _turn(self, offset: int, ticked: str, view: PartitionView) -> None:
+        there = {site: step for site, step in view.latest.items() if site in self._heard_ms}
         for site, step in there.items():
             if step.end_ms > self._facts_ms.get(site, -1):
                 self._facts_ms[site] = step.end_ms
-                self._hear(offset, present(step, self._heard_ms[site]), ground)
+                self._hear(offset, present(step, self._heard_ms[site]), view)
         if self._turns.tick(ticked):  # not for each tick of each site: there may be a thousand
             now = {site: present(step, self._heard_ms[site]) for site, step in there.items()}
             for site, zones in self._turns.due(now).items():
-                self._look(offset, site, zones, ground)
+                self._look(offset, site, zones, view)
 
     def _held(self) -> dict[Key, Alert]:
         return {key: alert for group in self._groups for key, alert in group.desk.book.held().items()}
@@ -234,37 +234,37 @@ class PartitionAlerts:
                     self._over.append(said)
             self._renew(*key[:2])
 
-    def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
+    def _hear(self, offset: int, step: SiteStep, view: PartitionView) -> None:
         """Take the facts of a site's newest step."""
         site = step.site
         self._looked.add((site, step.end_ms))
-        facts = facts_of_row(step, ground, self._heard_ms[site], clock_of(self._place_of(site)))
+        facts = facts_of_row(step, view, self._heard_ms[site], clock_of(self._place_of(site)))
         told = {zone for group in self._groups.of_site(site) for zone in group.desk.book.zones_with(site, OF_ROWS)}
         for zone in sorted({*facts, *told}):
             desk = self._groups.of(site, zone).desk
             self._tell(offset, desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
             self._renew(site, zone)
 
-    def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
-        step = ground.latest[site]
+    def _look(self, offset: int, site: str, zones: Sequence[str], view: PartitionView) -> None:
+        step = view.latest[site]
         self._looked.add((site, step.end_ms))
-        zones = [zone for zone in zones if ground.rings.known(site, zone) is not None]
+        zones = [zone for zone in zones if view.rings.known(site, zone) is not None]
         if not zones:  # their rows were lost with a snapshot
             return
-        rows = rows_of_day(ground, self._spec, step, zones)
+        rows = rows_of_day(view, self._spec, step, zones)
         for z, zone in enumerate(zones):
             group = self._groups.of(site, zone)
-            facts = self._plan_watch.look(group.rules, ground, self._spec, step, zone, rows[z])
+            facts = self._plan_watch.look(group.rules, view, self._spec, step, zone, rows[z])
             if facts is not None or zone in group.desk.book.zones_with(site, OF_PLANS):
                 self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts or (), OF_PLANS))
-        self._see(offset, site, zones, rows, ground)
+        self._see(offset, site, zones, rows, view)
         for zone in zones:
             self._renew(site, zone)
 
-    def _see(self, offset: int, site: str, zones: Sequence[str], rows: F32, ground: Ground) -> None:
+    def _see(self, offset: int, site: str, zones: Sequence[str], rows: F32, view: PartitionView) -> None:
         """Have the rules of the climate look at zones, with the rows ``[Z, L, C]`` of their day."""
         place = self._place_of(site)
-        ahead = look_at(ground, self._spec, place, site, zones) if self._foresees else None
+        ahead = look_at(view, self._spec, place, site, zones) if self._foresees else None
         if ahead is None:
             return
         old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)

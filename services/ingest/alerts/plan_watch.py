@@ -15,7 +15,7 @@ from edge.wire.plan import METRICS_OF
 from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import Fact, unplanned
 from models.spec import ForecastSpec
-from services.ingest.alerts.zone_look import Ground
+from services.ingest.alerts.zone_look import PartitionView
 from services.ingest.plans.repeated import SOURCE, has_own
 from services.messages import F32
 from services.store.rows import SiteStep
@@ -35,14 +35,14 @@ class PlanWatch:
         self._off: dict[tuple[str, str], tuple[int, _Since]] = {}  # of zones with anything: when, and what
 
     def look(
-        self, rules: Sequence[AlertRule], ground: Ground, spec: ForecastSpec, step: SiteStep, zone: str, rows: F32
+        self, rules: Sequence[AlertRule], view: PartitionView, spec: ForecastSpec, step: SiteStep, zone: str, rows: F32
     ) -> list[Fact] | None:
         """Setpoints that are not as they were planned, for each limit of a rule; ``rows [L, C]`` are those of a day.
 
         None where nobody plans the zone's setpoints: yesterday's, which stand in for a plan, bind nobody.
         """
         looked_ms, since = self._off.pop((step.site, zone), (0, {}))
-        plans, end_ms = ground.plans.of(step.site), step.end_ms
+        plans, end_ms = view.plans.of(step.site), step.end_ms
         of_limits = {rule.limit: rule for rule in rules if rule.kind in OF_PLANS}
         if not of_limits or plans is None or not has_own(plans, zone, end_ms, end_ms):
             return None

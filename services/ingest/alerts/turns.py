@@ -1,11 +1,11 @@
-"""Step 9 of the way of a reading: whose turn it is to be looked at by rules.
+"""Step 9 of the way of a reading: which zones rules look at now, in turns (round robin).
 
-To foresee takes some milliseconds a zone: more than a step has room for where zones are many. So each tick of the log
-gives some of them a turn, those first that were looked at longest ago. Ticks stand in the log, some sixty in a half
-hour; whoever reads it again gives the same zones their turn at the same place.
+Drawing scenarios takes some milliseconds a zone, too long for all zones of a large partition in one step. So each tick
+of the log gives some zones a turn, first those that were looked at longest ago. Ticks are records of the log, some
+sixty in a half hour. So a shard that reads the log again gives the same zones their turn at the same place.
 
-What time a tick says does not matter: a gateway whose clock was wrong would else keep the zones of its neighbours from
-their turn until the clock is where it was.
+The time of a tick does not matter. Otherwise a gateway whose clock was ahead would keep the zones of its neighbours
+from their turn until real time has caught up.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from services.store.rows import SiteStep
 __all__ = ["Turns"]
 
 TICKS_A_STEP = 10
-"""As many ticks has a step of rows (``edge.gateway.record_builder``)."""
+"""Ticks of a site in one step of rows (``edge.gateway.record_builder`` makes them)."""
 
 ROOM = 0.8
-"""All zones have their turn within this part of a half hour, as ticks may be late."""
+"""All zones get their turn within this share of a half hour, because ticks may be late."""
 
 LEAST = 4
-"""Zones a tick, where they are few."""
+"""At least so many zones get a turn at each tick."""
 
 _Zone = tuple[str, str]
 
@@ -40,8 +40,10 @@ class Turns:
         self._ticked: dict[str, None] = {}  # in their order
 
     def tick(self, site: str) -> bool:
-        """Take a tick of a site; whether zones have a turn now. Sites have ticks of their own, at about the same times:
-        that is so when a site ticks for the second time.
+        """Take a tick of a site; whether zones get a turn now.
+
+        Each site has ticks of its own, all at about the same times. A turn comes with the first site that ticks a
+        second time: so there is one turn for each round of the sites' ticks.
         """
         if is_first := bool(self._ticked) and site not in self._ticked:
             self._ticked[site] = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from edge.wire.topic import SITE_ZONE
 from models.alerts.alert_desk import Clock
 from models.alerts.facts import Fact
-from services.ingest.alerts.zone_look import Ground
+from services.ingest.alerts.zone_look import PartitionView
 from services.messages import DRIFTS
 from services.store.rows import SiteStep
 
@@ -21,20 +21,22 @@ HOUR_MS = 3_600_000
 """A drift is told in the hour after it was found; how long its alert stays says the rule."""
 
 
-def facts_of_row(step: SiteStep, ground: Ground, heard_ms: Mapping[str, int], clock: Clock) -> dict[str, list[Fact]]:
+def facts_of_row(
+    step: SiteStep, view: PartitionView, heard_ms: Mapping[str, int], clock: Clock
+) -> dict[str, list[Fact]]:
     """What is wrong in each zone of a site's newest step; zone -> end of its newest row with a sample is ``heard_ms``.
 
     Nothing is told of zones that are not in the step. A drift of the site as a whole stands under ``_site``.
     """
     named = {SITE_ZONE, *step.zones}
-    found = {zone: list(facts) for zone, facts in ground.watch.facts(step.site).items() if zone in named}
+    found = {zone: list(facts) for zone, facts in view.watch.facts(step.site).items() if zone in named}
     for zone in step.zones:
         since_ms = heard_ms[zone]
         if since_ms < step.end_ms:
             # Nobody needs to be told of each metric of a zone that is silent altogether.
             kept = [fact for fact in found.get(zone, ()) if fact.kind != "silent_metric"]
             found[zone] = [*kept, Fact("stale_zone", since_ms, f"no sample since {clock(since_ms)}")]
-    for event in ground.watch.events:
+    for event in view.watch.events:
         zone = event.zone or SITE_ZONE
         of_now = event.site == step.site and zone in named and step.end_ms - event.at_ms < HOUR_MS
         if of_now and event.kind in DRIFTS:

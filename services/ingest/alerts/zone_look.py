@@ -1,7 +1,7 @@
-"""Step 9 of the way of a reading: what rules are told of a site's zones: the day before, and scenarios of what comes.
+"""Step 9 of the way of a reading: what alert rules get of a site's zones: the past day, and scenarios of the next.
 
-What is foreseen here is what the learners say from the newest rows, without a network: so it is a function of rows and
-of forecasts that were kept, and a shard that reads its log again sees the same.
+The scenarios here are those of the learners alone, without a network. So they are a function of rows and of forecasts
+that were kept, and a shard that reads its log again gets the same.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from services.ingest.plans.intake import PartitionPlans
 from services.messages import F32
 from services.store.rows import SiteStep
 
-__all__ = ["Ground", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
+__all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
 
 AIR = "air_temp_c"
 
 
-class Ground(NamedTuple):
-    """What rules read of a partition; none of it is changed."""
+class PartitionView(NamedTuple):
+    """What rules read of a partition; they change none of it."""
 
     forecaster: OnlineForecaster
     paths: Paths
@@ -50,26 +50,26 @@ def can_foresee(spec: ForecastSpec) -> bool:
     return {AIR, "rh_pct"} <= set(spec.targets) and STEP_MS % spec.step_ms == 0
 
 
-def rows_of_day(ground: Ground, spec: ForecastSpec, step: SiteStep, zones: Sequence[str]) -> F32:
+def rows_of_day(view: PartitionView, spec: ForecastSpec, step: SiteStep, zones: Sequence[str]) -> F32:
     """The rows ``[Z, L, C]`` of the day that ends with a step, of zones that have rows."""
-    indices = np.array([ground.rings.index(step.site, zone) for zone in zones])
-    return ground.rings.window(indices, np.full(len(zones), step.end_ms, np.int64), spec.steps_per_day)
+    indices = np.array([view.rings.index(step.site, zone) for zone in zones])
+    return view.rings.window(indices, np.full(len(zones), step.end_ms, np.int64), spec.steps_per_day)
 
 
-def look_at(ground: Ground, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]) -> SiteAhead | None:
-    """What comes, of these zones of a site's newest step.
+def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]) -> SiteAhead | None:
+    """Scenarios and past rows of these zones, from the site's newest step.
 
-    None while nothing was learned of the site since that was lost.
+    ``None`` if what was learned of the site was lost, until its next row.
     """
-    step, basis = ground.latest[site], ground.bases.get(site)
+    step, basis = view.latest[site], view.bases.get(site)
     if basis is None or basis.step != step.end_ms // spec.step_ms:
         return None
     where = {zone: z for z, zone in enumerate(step.zones)}
     at = np.array([where[zone] for zone in zones])
     mine = Basis(basis.step, basis.zones[at], basis.day_bin[at], basis.experts[at])
-    knots = ground.paths.knots
-    path = ground.forecaster.path(mine.zones, mine.step, mine.day_bin, ground.forecaster.quantiles(mine), knots)
-    drawn = ground.paths.scenarios(mine.zones, mine.step, int(mine.day_bin[0]), path, site, zones)
+    knots = view.paths.knots
+    path = view.forecaster.path(mine.zones, mine.step, mine.day_bin, view.forecaster.quantiles(mine), knots)
+    drawn = view.paths.scenarios(mine.zones, mine.step, int(mine.day_bin[0]), path, site, zones)
     times = np.flatnonzero(knots.steps % (STEP_MS // spec.step_ms) == 0)
     back, ahead = np.arange(1 - spec.steps_per_day, 1), knots.steps[times]
     is_night, minute_ms = night_at(place, step.end_ms, spec), spec.step_ms / 60_000

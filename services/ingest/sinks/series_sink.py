@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: the series store of the settings, and the what a restart must send it."""
+"""Step 6 of the way of a reading: the series store that the settings name, and what it missed before a restart."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ READER = 0
 
 
 def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter:
-    """The writer to InfluxDB, if one is configured, otherwise one that does nothing. It begins with what it may have
-    missed.
+    """The writer to InfluxDB, if one is configured, otherwise one that does nothing.
+
+    It first sends what InfluxDB may lack of the history and the issued forecasts of these ``partitions``.
     """
     influx = settings.influx
     if not influx.url:

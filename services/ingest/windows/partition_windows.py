@@ -3,10 +3,11 @@
 The rows are a function of the partition's records alone. A site has one watermark, the newest event time among its
 samples (none trusted beyond its receive time) less the lateness, and all its zones close a step together once the
 watermark reaches the step's end. A site that stays silent closes by receive time: when ticks went by for ``idle_ms``
-without any new event time, the watermark is also the tick's receive time less lateness and idle. Silence is what ticks
-saw: between two that are further apart than ``idle_ms``, and than two should be, nobody listened, and it is counted
-anew. So the queue that a broker hands over after the gateway or the log was away is not taken for silence, and its
-samples are not late. Step, lateness and idle time are the site's (``site_settings``): events of the log change them.
+without any new event time, the watermark is also the tick's receive time less lateness and idle. Only ticks measure
+silence. If two ticks are further apart than ``idle_ms``, and than ticks should be, nobody listened between them, and
+the silence is counted from the second one. So the queue that a broker hands over after the gateway or the log was away
+is not taken for silence, and its samples are not late. Step, lateness and idle time are the site's
+(:mod:`services.ingest.windows.site_rules`): events of the log change them.
 """
 
 from __future__ import annotations
@@ -78,10 +79,11 @@ class PartitionWindows:
         return feed.result()
 
     def _walk(self, by_site: Mapping[str, _Places], begun: list[tuple[int, str]], feed: Feed) -> dict[str, _Places]:
-        """Take records, the samples of all sites in one batch; gives those that another walk must take first.
+        """Take records of all sites, their samples in one batch. Returns the records that were not taken: the next walk
+        must begin with them.
 
-        Sites are independent of each other, so each is walked by itself. What follows a change of a site's names waits
-        for another walk: the batch was numbered by those of before.
+        Sites are independent of each other, so each takes its records by itself. Where samples change the numbering of
+        a site's names, the rest of its records wait for the next walk, as the batch was numbered before the change.
         """
         run: Run | None
         parts: list[tuple[SiteWindows, _Places, Run | None]] = []  # samples together, each other record alone
@@ -191,7 +193,10 @@ class PartitionWindows:
 
 
 def _stretches(places: _Places, feed: Feed) -> list[_Places]:
-    """A site's plans and records that change its rows, up to and with each event; the others are done with."""
+    """A site's samples, ticks, plans and events, cut after each event, which may change how later ones are taken.
+
+    Records of refusals are counted here, and left out.
+    """
     if {record.kind for _, record in places} == {"samples"}:
         return [places]
     stretches: list[_Places] = [[]]
@@ -213,7 +218,7 @@ def _holds_samples(place: Place) -> bool:
 
 
 def _without_corrupt(by_site: Mapping[str, _Places], feed: Feed) -> dict[str, _Places]:
-    """The same, without ``samples`` records that are torn or hold none, and the others of them in columns."""
+    """The same records without those that cannot be decoded or hold no sample; the samples that stay are in columns."""
     left: dict[str, _Places] = {}
     for name, places in by_site.items():
         for at, record in places:

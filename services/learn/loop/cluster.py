@@ -23,7 +23,7 @@ from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
 from services.learn.experts import EXPERTS, LEAST_EXAMPLES, NETWORK, TUNED, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
-from services.learn.promotion.measure import Comparison, Measurer
+from services.learn.promotion.comparison_actor import Comparison, ComparisonActor
 from services.learn.records import Candidate, LiveVerdict, TrainingRequest
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
@@ -47,7 +47,7 @@ __all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
-MEASURE_TIMEOUT_S = 300.0
+COMPARE_TIMEOUT_S = 300.0
 WARM_UP_DAYS = {"windows": 21, "examples": 10}
 """Rows before a comparison that warm the climatology up: its slowest rate forgets in as many days. Regressors take four
 times as long, and both that are compared have the same."""
@@ -88,8 +88,8 @@ class RayCluster:
         self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
         self._examples = ShownExamples(storage_of(settings), self._spec)
         self._days = 0.0
-        self._measuring = threading.Lock()
-        self._measurer: Any = None
+        self._comparing = threading.Lock()
+        self._comparer: Any = None
 
     def history_span(self) -> tuple[int, int] | None:
         """The oldest and newest ``end_ms`` of the history; ``None`` without rows, or while an import is under way:
@@ -185,7 +185,7 @@ class RayCluster:
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
     ) -> LiveVerdict:
-        """Ask the :class:`Measurer`, in a process of its own that is started when it is needed."""
+        """Ask the :class:`ComparisonActor`, in a process of its own that is started when it is needed."""
         newest_ms = self.newest_ms()
         after_ms = from_ms - WARM_UP_DAYS[self._expert.takes] * DAY_MS
         asked = Comparison(
@@ -194,12 +194,12 @@ class RayCluster:
             level=level, margin=self._settings.learn.gate_margin, worse=worse,
             where=self._where,
         )  # fmt: skip
-        return cast(LiveVerdict, self._measure("compare", asked))
+        return cast(LiveVerdict, self._ask_comparer("compare", asked))
 
     def rest(self) -> None:
         """End the process that compares."""
-        with self._measuring:
-            self._end_measurer()
+        with self._comparing:
+            self._end_comparer()
 
     def longest_horizon_ms(self) -> int:
         """The longest of the schema's horizons, or the reach of the expert."""
@@ -223,7 +223,7 @@ class RayCluster:
                 keep_folder(self._where, copied)  # it may be examined on another machine
             except OSError as error:
                 raise TrainingError(f"the model cannot be copied to the storage: {error}") from error
-            manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec, self._where)
+            manifest: dict[str, Any] = self._ask_comparer("examine", str(copied), self._spec, self._where)
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
             with suppress(OSError):
@@ -242,26 +242,26 @@ class RayCluster:
             reason="Submitted; live rows judge it.", forced=False,
         )  # fmt: skip
 
-    def _measure(self, method: str, *arguments: Any) -> Any:
+    def _ask_comparer(self, method: str, *arguments: Any) -> Any:
         """Raises our own errors that it raises, and :class:`TrainingError` where the process was lost or is late."""
-        with self._measuring:
-            if self._measurer is None:
-                self._measurer = ray.remote(num_cpus=0)(Measurer).remote()
+        with self._comparing:
+            if self._comparer is None:
+                self._comparer = ray.remote(num_cpus=0)(ComparisonActor).remote()
             try:
-                return ray.get(getattr(self._measurer, method).remote(*arguments), timeout=MEASURE_TIMEOUT_S)
+                return ray.get(getattr(self._comparer, method).remote(*arguments), timeout=COMPARE_TIMEOUT_S)
             except ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, HothouseError):
                     raise error.cause from error
                 raise TrainingError(f"the comparison failed: {type(error.cause).__name__}: {error.cause}") from error
             except ray.exceptions.RayError as error:
-                self._end_measurer()
+                self._end_comparer()
                 first = (str(error).splitlines() or ["no answer"])[0]
                 raise TrainingError(f"the process that compares was lost: {first}") from error
 
-    def _end_measurer(self) -> None:
-        if self._measurer is not None:
-            ray.kill(self._measurer)
-            self._measurer = None
+    def _end_comparer(self) -> None:
+        if self._comparer is not None:
+            ray.kill(self._comparer)
+            self._comparer = None
 
     def serving(self) -> str:
         """The version that the model pointer names now; for an expert that answers in the shards, a file."""

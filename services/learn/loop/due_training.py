@@ -62,7 +62,10 @@ class DueTraining:
         self._drift = ""  # the newest that was told
 
     def due(self, now_s: float) -> Trigger | None:
-        """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
+        """The trigger of a training that begins by itself now, if any.
+
+        Shards, history and registry are asked every :data:`LOOK_S` at most, and only where their answer decides.
+        """
         if self.triggers.running or not self._looks.due(now_s):
             return None
         models = self._learning_status.models
@@ -113,14 +116,14 @@ class DueTraining:
         return wait is None or wait.is_over(self._comparison.newest_ms, urgent=trigger.kind == "drift")
 
     def _see_models(self, models: list[ModelRow], now_s: float) -> None:
-        """The first models that are seen are those of processes before this one."""
+        """Let the schedule go on from the models that earlier processes trained, as soon as they are known."""
         if models and not self.triggers.has_model:
             self.triggers.has_model = True
             self.triggers.goes_on(now_s, now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
 
     def _news(self, now_s: float) -> NewData:
-        """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
-        while a shard is away: the schedule goes on.
+        """What happened since the newest model; nothing while there is no model, where no setting asks for it, or while
+        a shard is away. The schedule then goes on by time alone.
         """
         wanted = self._settings.retrain_rows or self._settings.retrain_days
         if self._settings.retrain_on_drift == "never" and not wanted:

@@ -186,8 +186,9 @@ class Retrainer:
         self._shadows.prove()
 
     def retrain_if_due(self) -> None:
-        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed. Before
-        that comes a promotion that an earlier one was to end with.
+        """Run one retraining to its end, if a trigger asks for one; otherwise remove files that are no longer needed.
+
+        First it makes up for the promotion of an earlier retraining, if that was cut short.
         """
         now_s = self._monotonic_s()
         self._due_promotion.make_up(now_s)
@@ -199,7 +200,7 @@ class Retrainer:
             self._prune()
 
     def _prune(self) -> None:
-        """A failure is told and tried again; it must not stop the schedule."""
+        """Remove old files. A failure is shown in the status and tried again; it must not stop the schedule."""
         try:
             removed = self._pruner.turn()
             self._unregistered.tidy()
@@ -224,7 +225,7 @@ class Retrainer:
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()
             with self._unregistered.asking(candidate["folder"]):
-                version = self._outlast(lambda: self._register(candidate, started_ms, champion))
+                version = self._until_mlflow_answers(lambda: self._register(candidate, started_ms, champion))
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"]}
             run |= cast(TrainingRun, candidate["trained_on"])  # every field of which a run has, too
@@ -267,10 +268,10 @@ class Retrainer:
         shadow = self._shadows.of(candidate, champion)
         return self._shadows.register(candidate, started_ms, champion, shadow)
 
-    def _outlast(self, work: Callable[[], str]) -> str:
-        """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
+    def _until_mlflow_answers(self, work: Callable[[], str]) -> str:
+        """The result of ``work``, which is tried again while MLflow is away, for as long as a training may take.
 
-        Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
+        Raises :class:`RegistryError` when that time is over or the retrainer stops, and at once where MLflow refuses.
         """
         began_s, backoff = self._monotonic_s(), Backoff(REGISTER_S, LONGEST_REGISTER_S)
         while True:
@@ -301,7 +302,7 @@ class Retrainer:
         if candidate["passed"] or candidate["forced"]:
             reason, forced = candidate["reason"], candidate["forced"]
             succeed = self._due_promotion.succeed
-            refusal = self._outlast(lambda: succeed(version, judged_against, reason, forced=forced))
+            refusal = self._until_mlflow_answers(lambda: succeed(version, judged_against, reason, forced=forced))
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts["refused"] += 1

@@ -65,10 +65,9 @@ class ChampionAlias:
         return before
 
     def succeed(self, version: str, judged_against: str, why: str) -> str:
-        """:meth:`promote` a challenger, or say why not: a verdict holds only for the champion that it was judged
-        against.
+        """:meth:`promote` a challenger, unless the champion is no longer the one that it was judged against.
 
-        Raises what :meth:`promote` raises.
+        Returns why it was not promoted, empty if it was or serves already. Raises what :meth:`promote` raises.
         """
         with self._lock:
             now = self._registry.champion()
@@ -89,8 +88,8 @@ class ChampionAlias:
     def rollback(self, leave: str = "") -> tuple[str, str]:
         """Go back from ``leave``, by default from whatever serves: the version now, and the one before.
 
-        Raises as :meth:`promote` does, and :class:`PromotionRefusedError` where ``leave`` is not champion now: so who
-        asks twice does not come back to what they left.
+        Raises as :meth:`promote` does, and :class:`PromotionRefusedError` where ``leave`` is not champion now. So a
+        request that is sent twice does not come back to the model that it left.
         """
         with self._lock:
             before = self._registry.champion()
@@ -144,13 +143,15 @@ class ChampionAlias:
                 self._report_registry("")
 
     def folder(self, version: str) -> str:
-        """Where a version's files are; empty without a network, or when they cannot be had."""
+        """Where a version's files are; empty for ``online``, and, with an event, when they cannot be had."""
         if version == ONLINE_VERSION:
             return ""
         try:
             return str(self._registry.folder(version))
         except ModelFilesError as error:
-            self._learning_status.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
+            self._learning_status.tell(
+                "error", version=version, message=f"{version} cannot be compared with: {error.message}"
+            )
             return ""
 
     def _swap(self, version: str) -> None:

@@ -1,8 +1,8 @@
 """Steps 14 and 17 of the way of a reading: comparisons on live rows, and their outcomes.
 
-A challenger is in shadow until rows enough have come; then one verdict is given. A new champion is watched: it is
-compared with the one before it again and again, and goes if it is worse. The registry holds what is compared, so that a
-retrainer that is started again goes on with it.
+A challenger is in shadow until enough rows have come; then it gets one verdict. A new champion is watched: it is
+compared with the one before it again and again, and is withdrawn if it is worse. The registry says what is compared, so
+that a retrainer that is started again goes on with it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 5
 """Comparisons that fail are tried this often. Then the challenger is refused, or the champion's watch ends; the
 champion is withdrawn if its own files fail."""
 WATCH_BUDGET = 0.05
-"""The chance that a champion that is no worse is withdrawn, over all looks of its watch."""
+"""The chance that a champion which is no worse is withdrawn, over all comparisons of its watch together."""
 HOUR_MS = 3_600_000
 DEFAULT_HOURS = 24.0
 """A submitted model is judged on live rows also where others are not."""
@@ -50,7 +50,9 @@ class ModelComparer(Protocol):
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
     ) -> LiveVerdict:
-        """The verdict over rows after ``from_ms``: see ``measure.py`` beside."""
+        """The verdict over rows after ``from_ms`` on two artefacts, by their folders; an empty ``theirs`` is the
+        climatology. ``level`` is the significance level, ``worse`` asks whether ``mine`` is worse, not better.
+        """
 
     def rest(self) -> None:
         """Nothing is being compared: release what comparisons hold."""
@@ -68,8 +70,8 @@ class ComparisonOutcome:
 
 
 class LiveComparison:
-    """Compares while something is to be compared; :meth:`look` gives what was found, at most one thing a call, and the
-    same again until :meth:`done` says that it was acted upon.
+    """Compares what the registry says is to be compared. :meth:`look` gives one outcome a call, and the same one again
+    until :meth:`done` says that it was acted upon.
 
     ``monotonic_s`` paces it; verdicts depend on rows and on what the registry says, not on it.
     """
@@ -86,18 +88,19 @@ class LiveComparison:
         self._outcome: ComparisonOutcome | None = None
 
     def begin(self, against: str, from_ms: int, now_ms: int) -> Shadow:
-        """A comparison with ``against`` over rows that end after ``from_ms``: as many hours of them from ``now_ms`` on
-        as set, each with its truth at the longest horizon.
+        """A comparison with ``against`` over rows that end after ``from_ms``. It ends with the rows of
+        ``learn.shadow_hours`` from ``now_ms`` on, once the truth at the longest horizon has come for each.
         """
         hours = self._settings.shadow_hours or DEFAULT_HOURS
         until_ms = now_ms + round(hours * HOUR_MS) + self._comparer.longest_horizon_ms()
         return Shadow(against=against, from_ms=from_ms, until_ms=until_ms)
 
     def level(self, models: list[ModelRow], champion: str, version: str = "") -> float:
-        """The chance of a mistake that ``version`` may take, or the next challenger of ``champion``.
+        """The significance level for ``version``, by default for the next challenger of ``champion``.
 
-        Numbers are given in the order in which challengers came, to those in shadow, too. Whoever leaves without a
-        verdict may free one; whoever was there before is counted all the same, so the sum never exceeds the budget.
+        All challengers of a champion share ``learn.gate_budget`` (:func:`~models.evaluation.budget.level_of`). They are
+        numbered in the order in which they came, those in shadow included. A challenger that leaves without a verdict
+        may free its number, but its level was counted before, so that the sum never exceeds the budget.
         """
         before = [row for row in models if not version or number_of(row["version"]) < number_of(version)]
         against = [{row["judged_against"], row["shadow"]["against"] if row["shadow"] else ""} for row in before]
@@ -111,7 +114,7 @@ class LiveComparison:
             self._failures.pop(outcome.version, None)
 
     def look(self) -> ComparisonOutcome | None:
-        """Compare what is to be compared, if there are new rows and it is time."""
+        """The outcome of a comparison that is due, if there are new rows and it is time; ``None`` without one."""
         if self._outcome is not None:
             return self._outcome
         now_s = self._monotonic_s()

@@ -30,8 +30,8 @@ class Job:
     use_gpu: bool
     workers: int  # of Ray Train; 0: in the process of the job
     champion_to_ms: int = 0  # the newest row that the registry says it was trained on; 0: it does not say
-    level: float = 0.1  # the chance of a mistake that the gate may take
-    margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
+    level: float = 0.1  # significance level of the gate: the chance that it passes a model that is no better
+    margin: float = 0.0  # by how much its error must be smaller, as a share of its rivals' errors
     shadow: bool = False  # it is judged on live rows afterwards
     all_rows: bool = False  # none is held back: only with ``shadow``
     kind: str = "network"  # of the model to train

@@ -12,9 +12,9 @@ const share = (ratio) => {
 };
 const rival = (against) => (has(`against.${against}`) ? t(`against.${against}`) : against);
 
-const isEither = ({ low, high }) => low < 1 && high > 1; // nobody knows which of them errs less
+const isEither = ({ low, high }) => low < 1 && high > 1; // nobody knows whose error is smaller
 
-// "errs 1.0 % less than v2 (0.6 % to 1.5 %)"
+// "1.0 % less error than v2 (0.6 % to 1.5 %)"
 export function evidenceWords(found) {
   const { against, ratio, low, high } = found;
   const than = rival(against);

@@ -1,4 +1,4 @@
-// What needs me now: alerts, zones by risk, sensors.
+// What needs you now: alerts, zones by risk, sensors.
 import { addressOf } from "../address.js";
 import { dayAndTime, timeOf } from "../clock.js";
 import { h, put } from "../dom.js";

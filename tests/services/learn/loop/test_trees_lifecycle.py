@@ -24,7 +24,7 @@ from services.ingest.trees import TreesInUse
 from services.learn.experts import TREES
 from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer
-from services.learn.promotion.measure import Measurer
+from services.learn.promotion.comparison_actor import ComparisonActor
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from services.learn.training.challenger import learn, train_again
@@ -42,7 +42,7 @@ class Here(RayCluster):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, TREES)
-        self.measurer = Measurer()
+        self.comparer = ComparisonActor()
         self.events: list[dict[str, Any]] = []
         self.orders: list[TrainingRequest] = []
 
@@ -56,8 +56,8 @@ class Here(RayCluster):
         self.orders.append(order)
         return cast(Candidate, learn(self._job(order)))
 
-    def _measure(self, method: str, *arguments: Any) -> Any:
-        return getattr(self.measurer, method)(*arguments)
+    def _ask_comparer(self, method: str, *arguments: Any) -> Any:
+        return getattr(self.comparer, method)(*arguments)
 
     def event(self, event: dict[str, Any]) -> None:
         self.events.append(event)

@@ -1,10 +1,9 @@
-"""Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process of its own.
+"""Steps 14 and 17 of the way of a reading: two models are compared on the same live rows, in a process of its own.
 
-What a model forecasts is a function of rows, and of a climatology that rows have warmed up; for one that takes
-examples, of regressors that rows have warmed up. So a challenger in shadow need not stand in the way of requests, nor
-in a shard: here it forecasts every row that the history has got since, and so does the champion. What the online
-learners would make of either is not compared. A challenger that is slow, or breaks the process that it runs in,
-disturbs nobody.
+A model's forecast depends on rows alone, and on a climatology (for trees: on regressors) that older rows have warmed
+up. So a challenger in shadow answers no requests and runs in no shard. Here it forecasts every row that the history has
+got since, and so does the champion. What the online learners would make of either forecast is not compared. A
+challenger that is slow, or breaks the process that it runs in, disturbs nobody.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from models import artefact
 from services.store.storage import StorageAddress, fetch_folder
 
-__all__ = ["Comparison", "Measurer"]
+__all__ = ["Comparison", "ComparisonActor"]
 
 KEPT_MODELS = 8
 
@@ -56,18 +55,18 @@ class Comparison:
     where: StorageAddress | None = None  # the storage that ``files`` are URLs of; None: they are paths
 
 
-class Measurer:
-    """Keeps the models that it has loaded; torch is imported with the first."""
+class ComparisonActor:
+    """A Ray actor that keeps the models that it has loaded; torch is imported with the first."""
 
     def __init__(self) -> None:
         os.nice(10)  # it gives way to forecasts and requests
         self._models: dict[str, artefact.Artefact] = {}
 
     def compare(self, asked: Comparison) -> LiveVerdict:
-        """A verdict.
+        """The gate's verdict on the two.
 
-        The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
-        :class:`ModelFilesError` where ``mine`` cannot.
+        If ``theirs`` cannot be loaded, the climatology stands in for it, and its name in the verdict says so. Raises
+        :class:`ModelFilesError` if ``mine`` cannot be loaded.
         """
         from models.evaluation.forecast_errors import evaluate
         from models.evaluation.gate import judge, judge_worse
