@@ -88,6 +88,15 @@ def unplanned(
         later = min(max(end_ms - looked_ms, 0) // step_ms, len(off))
         if metric in since and not follows[len(off) - later :].any():
             since_ms = min(since_ms, since[metric])
-        words = f"{metric} is {realised[metric][-1]:g}, planned {wanted[-1]:g}"
+        words = f"{metric} is {_short(realised[metric][-1])}, planned {_short(wanted[-1])}"
         found[metric] = Fact(rule.kind, since_ms, words, rule.limit)
     return found
+
+
+def _short(value: float) -> str:
+    """To a tenth: rows are kept in half precision, and show digits that nobody has set.
+
+    >>> _short(25.5625), _short(20.0)
+    ('25.6', '20')
+    """
+    return f"{round(float(value), 1):g}"
