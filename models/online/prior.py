@@ -40,13 +40,20 @@ LIKE = {"_c": ("air_temp_c", 1.0), "_pct": ("rh_pct", 1.0), "_ppm": ("co2_ppm", 
 OTHER, OTHER_LEVEL = "vpd_kpa", 0.6
 """One of another unit has the errors of this metric, which is usually at this level, in proportion to its own level."""
 
+LEAST_LEVEL = {"_w_m2": 100.0, "_umol_m2_s": 100.0, "_j_cm2": 100.0}
+"""By unit, the least level that errors are in proportion to: of light nothing is seen in the first night."""
+
+SMALLEST_LEVEL = 1e-3
+"""That of a unit of which nothing is known."""
+
 _HOURS = 24
 
 
 class Prior:
     """Sizes of errors by the hour of day that is forecast: ``answers [24, H, M, K]`` and ``issued [24, H, M]``.
 
-    Where ``relative [M]`` holds, the metric's unit says nothing: sizes are shares of the zone's own level.
+    Where ``relative [M]`` holds, the metric's unit says nothing: sizes are shares of the zone's own level, which counts
+    as ``least_level [M]`` where it is lower.
 
     >>> prior = Prior(ForecastSpec(channels=(), targets=("air_temp_c", "soil_temp_c", "out_radiation_w_m2")))
     >>> bool((prior.issued[:, :, 0] == prior.issued[:, :, 1]).all()), prior.relative.tolist()
@@ -57,6 +64,7 @@ class Prior:
         found = read_table() if sizes is None else sizes
         like = [_like(target, found) for target in spec.targets]
         self.relative = np.array([name is None for name, _ in like])
+        self.least_level: F32 = np.array([_least_level(target) for target in spec.targets], np.float32)
         columns = [
             np.stack([_by_hour(found[name or OTHER, answer], spec) * scale for name, scale in like], axis=-1)
             for answer in (*ANSWERS, "first days")
@@ -82,6 +90,10 @@ def _like(target: str, sizes: Sizes) -> tuple[str | None, float]:
         return target, 1.0
     ends = (found for end, found in LIKE.items() if target.endswith(end) and "w_m2" not in target)
     return next(ends, (None, 1.0 / OTHER_LEVEL))
+
+
+def _least_level(target: str) -> float:
+    return next((level for end, level in LEAST_LEVEL.items() if target.endswith(end)), SMALLEST_LEVEL)
 
 
 def _by_hour(held: tuple[F64, F64], spec: ForecastSpec) -> F64:

@@ -198,4 +198,4 @@ class FirstDays:
         if not self.prior.relative.any():
             return np.ones((len(zones), len(self.prior.relative)), dtype=np.float32)
         level = np.nan_to_num(np.abs(self._days.zones["level"][zones]))
-        return np.where(self.prior.relative, np.maximum(level, np.float32(1e-3)), np.float32(1))
+        return np.where(self.prior.relative, np.maximum(level, self.prior.least_level), np.float32(1))

@@ -73,7 +73,7 @@ def import_rows(
         from edge.recordings.replay import RecordingSource
         from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
-        from services.cli.history.sending_zones import new_zones, sending_zones
+        from services.cli.history.sending_zones import new_zones, sending_sites, sending_zones
         from services.store.imports.import_job import new_job
         from services.store.storage import storage_of
     with ExitStack() as stack:
@@ -114,7 +114,9 @@ def import_rows(
     storage = storage_of(settings)
     try:
         with errors.status("looking which zones send ..."):
-            told = new_zones(recording.site, recording.zones, sending_zones(storage, recording.site))
+            sending = sending_zones(storage, recording.site)
+            sites = [] if sending else sending_sites(storage)
+            told = new_zones(recording.site, recording.zones, sending, sites)
     except HistoryError as error:  # a file that is damaged hinders no import
         told = f"Which zones send is not known: {error.message}"
     if told:

@@ -11,7 +11,7 @@ from services.store.history import DEVICE_ROWS
 from services.store.storage import Storage
 from services.store.tables.row_table import RowTable
 
-__all__ = ["new_zones", "sending_zones"]
+__all__ = ["new_zones", "sending_sites", "sending_zones"]
 
 DAYS = 60
 """A zone that has been silent for longer begins anew."""
@@ -34,8 +34,13 @@ def sending_zones(storage: Storage, site: str) -> list[str]:
     return sorted(found)
 
 
-def new_zones(site: str, zones: Sequence[str], sending: Collection[str]) -> str:
-    """What is to be told of those ``zones`` that are not ``sending``; empty where all are.
+def sending_sites(storage: Storage) -> list[str]:
+    """The sites of which a device has ever sent anything, sorted. Raises as :func:`sending_zones`."""
+    return RowTable(storage, DEVICE_ROWS).sites()
+
+
+def new_zones(site: str, zones: Sequence[str], sending: Collection[str], sites: Sequence[str] = ()) -> str:
+    """What is to be told of those ``zones`` that are not ``sending``, where these ``sites`` send; empty where all are.
 
     >>> new_zones("demo", ["north-1", "north-2"], ["north-1", "north-2", "north-3"])
     ''
@@ -45,9 +50,12 @@ def new_zones(site: str, zones: Sequence[str], sending: Collection[str]) -> str:
     'x, y have sent nothing at site demo in 60 days, but north-1 has. Their rows wait until they send.'
     >>> new_zones("demo", ["x"], [])
     'No zone has sent anything at site demo in 60 days. The rows wait until these zones send.'
+    >>> new_zones("dmeo", ["x"], [], ["demo"])
+    'No zone has sent anything at site dmeo in 60 days; did you mean demo? The rows wait until these zones send.'
     """
     if not sending:
-        return f"No zone has sent anything at site {site} in {DAYS} days. The rows wait until these zones send."
+        hint = nearest(site, tuple(one for one in sites if one != site)) or "."
+        return f"No zone has sent anything at site {site} in {DAYS} days{hint} The rows wait until these zones send."
     known = tuple(sorted(sending))
     new = [zone for zone in zones if zone not in sending]
     if not new:

@@ -33,6 +33,12 @@ def test_a_plan_counts_as_not_followed_from_when_it_was_not() -> None:
     assert finding_of(PLAN, [fact], 300_000 + 3_600_000).is_now
 
 
+def test_numbers_are_said_as_people_set_them() -> None:
+    """A row of 25.55 is 25.546875 in half precision, of which its reader needs a tenth."""
+    realised, planned = {"sp_vent_c": np.full(3, 25.55, np.float16)}, {"sp_vent_c": np.full(3, 24.3, np.float32)}
+    assert unplanned(PLAN, realised, planned, 900, 300)["sp_vent_c"].words == "sp_vent_c is 25.5 °C, planned 24.3 °C"
+
+
 def test_a_fact_beyond_a_limit_is_one_for_rules_with_that_limit() -> None:
     """Others look at their own."""
     fact = Fact("plan_not_followed", 0, "sp_heat_c is 16.5, planned 18", 1.0)

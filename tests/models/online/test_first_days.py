@@ -210,9 +210,29 @@ def test_the_table_knows_every_metric_of_the_live_system():
 
 def test_a_metric_of_another_unit_is_measured_by_its_level():
     """A target that the table does not know has intervals in proportion to itself."""
-    small = along([(20.0, 70.0, 10.0)] * 3)[-1, :, 3]
-    large = along([(20.0, 70.0, 1000.0)] * 3)[-1, :, 3]
-    np.testing.assert_allclose(large[:, 2] - large[:, 0], 100 * (small[:, 2] - small[:, 0]), rtol=1e-3)
+    small = along([(20.0, 70.0, 150.0)] * 3)[-1, :, 3]
+    large = along([(20.0, 70.0, 1500.0)] * 3)[-1, :, 3]
+    np.testing.assert_allclose(large[:, 2] - large[:, 0], 10 * (small[:, 2] - small[:, 0]), rtol=1e-3)
+
+
+@pytest.mark.parametrize("metric", ["par_umol_m2_s", "out_radiation_w_m2"])
+def test_light_that_begins_in_the_dark_has_honest_widths(metric):
+    """In a first night, when no light was ever seen, that of noon may still come; when it has come, widths are of the
+    size of light, not of thousands of suns: errors of the night were no proof of anything.
+    """
+    spec = ForecastSpec(channels=(metric,), targets=(metric,), horizons_min=(60, 720))
+    made, day = OnlineForecaster(spec, 1), spec.steps_per_day
+    made.add_zones()
+    clouds, found = np.random.default_rng(1).uniform(0.3, 1, 400), []
+    for k in range(400):  # from eight in the evening on
+        step = 20 * 12 + k
+        height = np.sin((step / day - 0.25) * 2 * np.pi)
+        light = np.float32([[500 * max(height, 0) * clouds[k]]])
+        nothing = np.full((1, 3), np.nan, np.float32)
+        found.append(made.predict(made.learn(np.array([0]), step, light, np.array([step % day]), nothing))[0, :, 0])
+    width = np.diff(np.stack(found)[..., [0, 2]], axis=-1)[..., 0]  # [T, H]
+    assert width[:96, 1].min() > 20
+    assert width.max() < 3000
 
 
 def test_state_that_does_not_fit_is_refused():

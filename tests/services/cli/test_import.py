@@ -70,6 +70,7 @@ def test_zones_that_never_sent_are_named(tmp_path: Path) -> None:
     for options in ((), ("--no-wait",), ()):  # the real one says so, too: it cannot be taken back
         expected = "nort-1 has sent nothing at site demo in 60 days; did you mean north-1?"
         assert expected in said(*(options or ("--dry-run",)))
+    assert "at site dmeo in 60 days; did you mean demo?" in said("--site", "dmeo", "--dry-run")
     sent(data / "storage", "demo", "nort-1", days=70)
     assert "north-2" not in said("--dry-run")
 
