@@ -27,6 +27,8 @@ __all__ = [
 
 _GAS_CONSTANT_J_KG_K = 461.5
 _FREEZING_K = 273.15
+_COLDEST_C = -100.0
+"""The formula has a pole at -237.3 °C; colder air than this counts as this."""
 _DRIEST_PCT = 0.1
 """Humidities below this count as this where a logarithm is taken: the dew point of perfectly dry air does not exist."""
 
@@ -39,7 +41,7 @@ def saturation_vapour_pressure_pa(temp_c: npt.ArrayLike) -> _Array:
     >>> round(float(saturation_vapour_pressure_pa(20.0)))
     2338
     """
-    temp = np.asarray(temp_c)
+    temp = np.maximum(temp_c, _COLDEST_C)
     return np.asarray(610.8 * np.exp(17.27 * temp / (temp + 237.3)))
 
 

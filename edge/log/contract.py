@@ -18,6 +18,7 @@ __all__ = [
     "LogError",
     "LogFormatError",
     "LogFullError",
+    "LogReplacedError",
     "LogTruncatedError",
     "NewRecord",
     "Origin",
@@ -54,6 +55,10 @@ class LogFormatError(LogError):
 
 class LogFullError(LogError):
     """No room is left; nothing of the batch was appended, and the same append may be tried again."""
+
+
+class LogReplacedError(LogError):
+    """There is another log now where the one was that was opened or read. It goes on when that one is back."""
 
 
 class LogTruncatedError(LogError):
@@ -114,6 +119,10 @@ def partition_of(site: str, partitions: int) -> int:
 
 class Log(Protocol):
     """An ordered, durable log. One process appends at a time; any number read. Safe to share between threads."""
+
+    @property
+    def id(self) -> str:
+        """The log's permanent name, which no other log has; empty where it has none."""
 
     @property
     def partitions(self) -> int:

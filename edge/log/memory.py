@@ -21,6 +21,8 @@ class MemoryLog:
     1000
     """
 
+    id = ""
+
     def __init__(self, partitions: int = 4, capacity: int | None = None) -> None:
         self.capacity = capacity
         self._lock = threading.Lock()

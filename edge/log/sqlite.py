@@ -23,6 +23,7 @@ from edge.log.contract import (
     LogCorruptError,
     LogError,
     LogFullError,
+    LogReplacedError,
     LogTruncatedError,
     NewRecord,
     Origin,
@@ -60,10 +61,11 @@ class SqliteLog:
 
     The first ``append`` takes the writer's lock (``path`` + ``.lock``), which ``close`` or the end of the process
     releases; so an import may append first and a gateway after it. Beyond ``max_bytes`` of records, and while the
-    disk has less than ``reserve_bytes`` left, ``append`` raises ``LogFullError``; truncation makes room. ``id`` is
-    the log's permanent name. Raises ``LogFormatError`` when the file was created with another number of partitions or
-    is no log, ``LogBusyError`` when it must be migrated while another process appends, ``LogError`` when it cannot be
-    opened.
+    disk has less than ``reserve_bytes`` left, ``append`` raises ``LogFullError``; truncation makes room. While another
+    file is at ``path``, or none, every call raises ``LogReplacedError``: what is appended to a file that was removed is
+    gone with the process. ``id`` is the log's permanent name. Raises ``LogFormatError`` when the file was created with
+    another number of partitions or is no log, ``LogBusyError`` when it must be migrated while another process appends,
+    ``LogError`` when it cannot be opened.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class SqliteLog:
             if needs_migration(self._db):
                 self._migrate(self._db)
             self.id = check_format(self._db, self.path, partitions)
+            self._file = self._file_there()
             self._page_bytes = int(fetch(self._db, "PRAGMA page_size")[0][0])
             if max_bytes is not None:
                 self._db.execute(f"PRAGMA max_page_count={max(1, max_bytes // self._page_bytes)}").fetchall()
@@ -227,9 +230,22 @@ class SqliteLog:
             if self._db is None:
                 raise LogClosedError(f"the log {self.path} is closed")
             try:
+                if self._file_there() != self._file:
+                    raise LogReplacedError(
+                        f"{self.path} is another file than the one that was opened: bring that one back, or restart "
+                        "Hothouse to go on with what is there"
+                    )
                 yield self._db
             except (sqlite3.Error, OSError) as error:
                 raise translated(error, self.path) from error
+
+    def _file_there(self) -> tuple[int, int]:
+        """Which file is at the path, on which disk; zeros where there is none."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def _head(self, partition: int) -> tuple[int, int, int | None]:
         assert self._db is not None

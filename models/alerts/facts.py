@@ -13,18 +13,39 @@ import numpy.typing as npt
 from models.alerts.alert_book import RuleFinding
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["TOLERANCES", "Fact", "finding_of", "unplanned"]
+__all__ = ["TOLERANCES", "Fact", "Tolerance", "finding_of", "unplanned"]
 
 _Array = npt.NDArray[Any]
 
 
-TOLERANCES = {
-    "sp_heat_c": 1.0, "sp_vent_c": 1.0, "sp_pipe_min_c": 5.0, "sp_rh_pct": 5.0, "sp_hd_g_m3": 0.5, "sp_co2_ppm": 100.0,
-}  # fmt: skip
-"""So far from its plan a setpoint may be, in its unit, at a limit of 1; ..."""
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far from its plan a setpoint may be at a limit of 1, and how its values are written."""
 
-TOLERANCE_PCT = 30.0
-"""... and positions of screens, lamps and vents."""
+    size: float
+    unit: str
+    decimals: int
+
+    def words(self, value: float) -> str:
+        """A value with its unit.
+
+        >>> Tolerance(1.0, "°C", 1).words(29.9062)
+        '29.9 °C'
+        """
+        return f"{value:.{self.decimals}f} {self.unit}"
+
+
+TOLERANCES = {
+    "sp_heat_c": Tolerance(1.0, "°C", 1),
+    "sp_vent_c": Tolerance(1.0, "°C", 1),
+    "sp_pipe_min_c": Tolerance(5.0, "°C", 0),
+    "sp_rh_pct": Tolerance(5.0, "%", 0),
+    "sp_hd_g_m3": Tolerance(0.5, "g/m³", 1),
+    "sp_co2_ppm": Tolerance(100.0, "ppm", 0),
+}
+
+POSITION = Tolerance(30.0, "%", 0)
+"""That of screens, lamps and vents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +91,15 @@ def unplanned(
     >>> realised, planned = {"sp_heat_c": np.array([18.0, 15.0, 15.0])}, {"sp_heat_c": np.full(3, 18.0)}
     >>> fact = unplanned(rule, realised, planned, 900, 300)["sp_heat_c"]
     >>> fact.since_ms, fact.words
-    (300, 'sp_heat_c is 15, planned 18')
+    (300, 'sp_heat_c is 15.0 °C, planned 18.0 °C')
     """
     found = {}
     for metric, wanted in planned.items():
         if metric not in realised:
             continue
         distance = np.abs(realised[metric] - wanted)
-        off = distance > rule.limit * TOLERANCES.get(metric, TOLERANCE_PCT)
+        tolerance = TOLERANCES.get(metric, POSITION)
+        off = distance > rule.limit * tolerance.size
         follows = np.isfinite(distance) & ~off
         run = int(np.argmin(off[::-1])) if not off.all() else len(off)
         if not run:
@@ -88,6 +110,6 @@ def unplanned(
         later = min(max(end_ms - looked_ms, 0) // step_ms, len(off))
         if metric in since and not follows[len(off) - later :].any():
             since_ms = min(since_ms, since[metric])
-        words = f"{metric} is {realised[metric][-1]:g}, planned {wanted[-1]:g}"
+        words = f"{metric} is {tolerance.words(realised[metric][-1])}, planned {tolerance.words(wanted[-1])}"
         found[metric] = Fact(rule.kind, since_ms, words, rule.limit)
     return found

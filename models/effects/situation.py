@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from models.effects.plan_change import GRID_MIN
+from models.effects.plan_change import GRID_MIN, STEP_MIN
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED
+from models.spec import Place
 
-__all__ = ["EFFECT_TARGETS", "SEEN", "Situation", "half_hours"]
+__all__ = ["EFFECT_TARGETS", "SEEN", "Situation", "clock_moved_min", "half_hours"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -29,6 +30,7 @@ EFFECT_TARGETS = ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa")
 
 PATH_TARGETS = EFFECT_TARGETS[:3]
 HALF_HOURS = 48
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Situation:
     into_bin_ms: I64  # [N] how far each origin lies in its half-hour, as ``Plans`` count them
     path: F32  # [N, G, PATH_TARGETS] medians of the forecast
     sun: F32  # [N, G] sine of the sun's elevation
+    clock_min: I64  # [N, G] as of :func:`clock_moved_min`
 
     def __len__(self) -> int:
         return len(self.day)
@@ -68,17 +71,43 @@ class Situation:
         place = np.minimum(place, self.foreseen.shape[1] - 1)
         return np.take_along_axis(self.foreseen[:, :, PLANNED.index(metric)], place, axis=1)
 
-    def usual(self, metric: str, minutes: I64) -> F32:
-        """What is to be expected at times ``minutes [T]`` without a change: what is foreseen, else what was a day
-        before, else what is now: ``[N, T]``.
+    def _set_yesterday(self, metric: str, minutes: I64) -> F32:
+        """What a setpoint was a day before by the clock that it follows; where that lies outside of the last day, what
+        it was at the nearer end of it.
         """
-        before = self.yesterday(metric, minutes)
+        minutes = minutes + self.clock_min[:, minutes // STEP_MIN - 1]
+        place = np.clip(-(-minutes // 30) - 1, 0, HALF_HOURS - 1)
+        return np.asarray(np.take_along_axis(self.day[:, :, SEEN.index(metric)], place, axis=1))
+
+    def usual(self, metric: str, minutes: I64) -> F32:
+        """What is to be expected at times ``minutes [T]``, of ``GRID_MIN``, without a change: what is foreseen, else
+        what was a day before, else what is now: ``[N, T]``. Setpoints follow the clock, all else the sun.
+        """
+        before = (self._set_yesterday if metric.startswith("sp_") else self.yesterday)(metric, minutes)
         now = self.now[:, SEEN.index(metric)][:, None]
         before = np.where(np.isfinite(before), before, now)
         if metric not in PLANNED:
             return np.asarray(before, np.float32)
         ahead = self.ahead(metric, minutes)
         return np.asarray(np.where(np.isfinite(ahead), ahead, before), np.float32)
+
+
+def clock_moved_min(place: Place, origin_ms: int) -> I64:
+    """By how many minutes a place's clock was put forward in the day before each time of ``GRID_MIN``: ``[G]``. An hour
+    that it left out a day before counts as the one before.
+
+    >>> noon_ms = 1648378800000  # 2022-03-27 11:00 UTC, hours after the clock was put forward
+    >>> moved = clock_moved_min(Place("Europe/Amsterdam"), noon_ms)
+    >>> sorted(set(moved.tolist())), GRID_MIN[moved == 60].max() // 60
+    ([0, 60], np.int64(13))
+    """
+    return np.array([_moved_ms(place, int(at)) // 60_000 for at in origin_ms + GRID_MIN * 60_000], np.int64)
+
+
+def _moved_ms(place: Place, end_ms: int) -> int:
+    at, before = end_ms - 1, end_ms - 1 - _DAY_MS  # a time stands for the minutes before it
+    moved = place.local_ms(at) - place.local_ms(before) - _DAY_MS
+    return moved if place.local_ms(before + moved) + _DAY_MS == place.local_ms(at) else 0
 
 
 def half_hours(rows: F32, channels: Sequence[str]) -> tuple[F32, F32]:

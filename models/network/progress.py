@@ -77,15 +77,18 @@ class TrainingProgress:
         torch.set_rng_state(torch.from_numpy(self.torch_random.copy()))
 
     def save(self, folder: Path) -> None:
-        """Write it to ``folder``, whole or not at all: after a crash the file is the previous one, or this one."""
+        """Write it to ``folder``, whole or not at all: after a crash the file is the previous one, or this one. Raises
+        ``OSError``, as where the disk is full.
+        """
         arrays = {_STATE + name: array for name, array in self.state.items()}
         arrays |= {_MOMENTS + name: array for name, array in self.moments.items()}
         told = {"history": [asdict(epoch) for epoch in self.history], "numpy_random": dict(self.numpy_random)}
         beside = folder / f".{PROGRESS_FILE}.tmp"
-        save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()} | {_RANDOM: self.torch_random},
-            beside, {"progress": json.dumps(told)},
-        )  # fmt: skip
+        contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        try:
+            save_file(contents | {_RANDOM: self.torch_random}, beside, {"progress": json.dumps(told)})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(folder / PROGRESS_FILE)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from models.half_precision import LARGEST
 from models.masked import masked_mean, mean_of_known
+from models.running_mean import counted, moved_mean
 from models.spec import QUANTILES
 from models.zone_arrays import ZoneArrays
 
@@ -93,11 +94,10 @@ class Intervals:
             own = s["factor"][zone, side, block, horizons] + np.float32(STEP) * miss
             s["factor"][zone, side, block, horizons] = np.maximum(own, -pooled)
         count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons].astype(np.float32)
-        gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
-        error = np.minimum(np.abs(residual), np.float32(LARGEST))
-        moved = np.where(np.isnan(held), error, held + gain * (error - held))
-        s["spread"][zone, hours, horizons] = np.where(known, moved, held)
-        s["count"][zone, hours, horizons] = np.minimum(count, 254) + known  # eight bits: it stays at 255
+        error = np.where(known, np.minimum(np.abs(residual), np.float32(LARGEST)), np.float32(np.nan))
+        slowest = np.float32(1 / (SPREAD_DAYS * self._per_hour))
+        s["spread"][zone, hours, horizons] = moved_mean(held, count, error, slowest)
+        s["count"][zone, hours, horizons] = counted(count, known)
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
     def take(self, indices: I64, other: Intervals, pooled: bool = False) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
+from models.features.measured import measured
 from models.features.regressors import Features
 from models.masked import masked_mean
 from models.online.basis import EXPERTS, FIRST, NETWORK, POOLED_DAYS, WEIGHED, Basis, Example, Learned, StepRows
@@ -112,8 +113,8 @@ class OnlineForecaster:
         ``foreseen`` is what plans said by then (:meth:`~models.features.plans.Plans.ahead`), ``None`` for zones that
         were never given any; before the first plan of any zone nothing else is done than without.
         """
-        rows = StepRows(step, indices, values, day_bin, sun, foreseen)
-        y, missed = self._targets(values), self._catch_up(rows)
+        rows = StepRows(step, indices, measured(values), day_bin, sun, foreseen)
+        y, missed = self._targets(rows.values), self._catch_up(rows)
         errors = self._mature(rows, y)
         example, climate = self._see(rows, y)
         is_origin = self.waiting.is_origin(step)
@@ -190,8 +191,8 @@ class OnlineForecaster:
         """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and
         nothing can be forecast; it is half the work.
         """
-        rows = StepRows(step, indices, values, day_bin, sun)
-        y = self._targets(values)
+        rows = StepRows(step, indices, measured(values), day_bin, sun)
+        y = self._targets(rows.values)
         self._catch_up(rows)
         matured = self.waiting.matured(indices, step)
         if matured is not None:
@@ -250,8 +251,7 @@ class OnlineForecaster:
         self.corrections.load_state_dict(state, len(self))
 
     def _targets(self, values: F32) -> F32:
-        y = targets_of(values, self._spec)
-        return np.where(np.isfinite(y), y, np.float32(np.nan))
+        return measured(targets_of(values, self._spec))
 
     def _catch_up(self, rows: StepRows) -> I64:
         """How many steps each zone was left out for; the climatology counts rows, all else knows steps."""

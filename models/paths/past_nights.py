@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.half_precision import LARGEST, cut
+from models.running_mean import counted, moved_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -225,9 +226,9 @@ class PastNights:
         low = np.minimum(mark, y) - s["lowest"][zones]
         high = s["highest"][zones] - np.maximum(mark, y)
         count, held = s["marks"][zones, hour], s["beyond"][zones, hour].astype(np.float32)
-        gain = np.maximum(1 / (count + np.float32(1)), np.float32(1 / (BEYOND_DAYS * 2)))[:, None, None]
         new = np.clip(np.stack([low, high], axis=1), 0, LARGEST)
-        s["beyond"][zones, hour] = np.where(np.isnan(new), held, held + gain * (new - held))
-        s["marks"][zones, hour] = np.minimum(count, 254) + np.uint8(1)
+        slowest = np.float32(1 / (BEYOND_DAYS * 2))
+        s["beyond"][zones, hour] = moved_mean(held, count[:, None, None], new, slowest)
+        s["marks"][zones, hour] = counted(count, known=True)
         for name in ("mark", "lowest", "highest"):
             s[name][zones] = y

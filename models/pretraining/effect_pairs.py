@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.effects.plan_change import GRID_MIN, PlanChange
-from models.effects.situation import EFFECT_TARGETS, PATH_TARGETS, SEEN, Situation, half_hours
+from models.effects.situation import EFFECT_TARGETS, PATH_TARGETS, SEEN, Situation, clock_moved_min, half_hours
 from models.features.inputs import sun_sine
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED
 from models.pretraining.fleet_chunk import FleetChunk
@@ -66,13 +66,13 @@ def pairs_of(chunk: FleetChunk, pairs: Sequence[RunPair]) -> EffectPairs:
     effects.append(vpd_kpa(became[..., air], became[..., rh]) - vpd_kpa(was[..., air], was[..., rh]))
     assert len(effects) == len(EFFECT_TARGETS)
     end_ms = chunk.end_ms(zones, origin)
-    sun = np.stack(
-        [sun_sine(chunk.place(int(z)), end + GRID_MIN * 60_000) for z, end in zip(zones, end_ms, strict=True)]
-    )
+    whose = [(chunk.place(int(z)), int(end)) for z, end in zip(zones, end_ms, strict=True)]
     situation = Situation(
         day=day, now=now, foreseen=chunk.foreseen(zones, origin, PLANNED, BINS_BACK, BINS),
         into_bin_ms=np.asarray((end_ms - 1) % BIN_MS, np.int64),
-        path=was[..., [SEEN.index(name) for name in PATH_TARGETS]], sun=sun,
+        path=was[..., [SEEN.index(name) for name in PATH_TARGETS]],
+        sun=np.stack([sun_sine(place, end + GRID_MIN * 60_000) for place, end in whose]),
+        clock_min=np.stack([clock_moved_min(place, end) for place, end in whose]),
     )  # fmt: skip
     house = chunk.arrays["site"][chunk.arrays["zone_site"][zones]]
     return EffectPairs(

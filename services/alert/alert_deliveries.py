@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from services.alert.alert_mail import AlertMail, MailServer
+from services.alert.alert_mail import AlertMail
 from services.alert.delivery import Channel, Deliverer
 from services.alert.delivery_trace import DeliveryTrace
+from services.alert.mail_server import MailServer
 from services.alert.retained_alerts import Message, RetainedAlerts
 from services.alert.webhook import Webhook
 from services.config import Settings

@@ -10,63 +10,27 @@ from __future__ import annotations
 import hashlib
 import logging
 import smtplib
-import ssl
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
 from pathlib import Path
-from typing import Literal
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
+from services.alert.mail_server import MailServer
 from services.alert.waiting_mails import WaitingMails
 from services.ingest.alerts.alert_journal import changes_of
 from services.ingest.alerts.shown_alert import was_cut
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
 
-__all__ = ["AlertMail", "MailServer", "digest"]
+__all__ = ["AlertMail", "digest"]
 
 _log = logging.getLogger(__name__)
 
-LIMIT_S = 30.0
 MOST_LINES = 100
 TOLD = ("firing", "resolved")
 """Who acknowledges or mutes an alert knows of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MailServer:
-    """Where mail goes out, and how to log in; without a user name nobody logs in."""
-
-    host: str
-    port: int = 587
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    username: str = ""
-    password: str = ""
-
-    def send(self, message: EmailMessage, to: Sequence[str]) -> Mapping[str, tuple[int, bytes]]:
-        """The answers of those addresses that were refused, while others were not. Raises ``OSError`` or
-        ``smtplib.SMTPException`` where nobody gets the mail.
-        """
-        context = ssl.create_default_context()
-        if self.security == "tls":
-            client: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=context)
-        else:
-            client = smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
-        try:
-            if self.security == "starttls":
-                client.starttls(context=context)
-            if self.username:
-                client.login(self.username, self.password)
-            return client.send_message(message, to_addrs=list(to))
-        finally:
-            # By hand: leaving the client's context raises where QUIT has another answer, and the mail goes out again.
-            with suppress(OSError, smtplib.SMTPException):
-                client.quit()
-            client.close()
 
 
 class AlertMail:

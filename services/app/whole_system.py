@@ -32,6 +32,7 @@ from services.errors import ConfigError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
+from services.installation import refuse_an_emptied_storage, remember_installation
 from services.log import open_settings_log
 from services.messages import RuntimeFigures
 from services.observe.logs import log_to_file
@@ -195,14 +196,16 @@ class System:
         """
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
-        self._parts.enter_context(StateLock(owners_of(settings), self._lost, say=self._say))
         storage = storage_of(settings)
+        refuse_an_emptied_storage(settings.data_dir, storage)
+        self._parts.enter_context(StateLock(owners_of(settings), self._lost, say=self._say))
         if storage.entry(RESTORING) is not None:
             raise StartError(
                 f"{storage.url} holds half of a backup: hothouse restore was interrupted",
                 "Remove what it wrote there and in data_dir, then run hothouse restore again.",
             )
         refuse_state_of_a_later_release(storage)
+        remember_installation(settings.data_dir, storage)
         self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
         logs = settings.logs

@@ -14,8 +14,7 @@ from services.store.plan_history import PlanHistory
 __all__ = ["DailyMerge"]
 
 DAY_MS = 86_400_000
-AGAIN_MS = 3_600_000
-NEVER_MS = 2**62
+HOUR_MS = 3_600_000
 
 
 class DailyMerge:
@@ -31,8 +30,9 @@ class DailyMerge:
         self._issued, self._history, self._plans = issued, history, plans
         self._partitions, self._check = list(partitions), check
         self._executor, self._failures = executor, failures
-        self._newest_ms = 0  # of the forecasts when the last merge began
-        self._again_ms = NEVER_MS
+        # Not the newest alone: after one site with a clock that is ahead no day of the others would be new.
+        self._begun = set[tuple[int, int]]()  # length and number of the days and hours in which a merge began
+        self._has_failed = False
         self._running: Future[None] | None = None
 
     @property
@@ -41,23 +41,22 @@ class DailyMerge:
         return self._running is not None
 
     def begin(self, newest_ms: int) -> None:
-        """Merge, if ``newest_ms`` is the first origin of a day, or an hour after one whose merge failed."""
-        is_first = newest_ms // DAY_MS > self._newest_ms // DAY_MS
-        if (is_first or newest_ms >= self._again_ms) and self._running is None:
+        """Merge, if ``newest_ms`` is the first origin of a day, or of an hour after a merge that failed."""
+        day, hour = ((length_ms, newest_ms // length_ms) for length_ms in (DAY_MS, HOUR_MS))
+        if (hour if self._has_failed else day) not in self._begun and self._running is None:
             self._running = self._executor.submit(self._merge, newest_ms)
-            self._newest_ms, self._again_ms = newest_ms, NEVER_MS
+            self._begun |= {day, hour}
 
     def finish(self) -> None:
         """See whether a merge is over; a failure is told, and what failed is tried again within an hour."""
         if self._running is None or not self._running.done():
             return
         error = self._running.exception()
-        self._running = None
+        self._running, self._has_failed = None, error is not None
         if error is None:
             self._failures.works("merge of files")
         else:
             self._failures.failed("merge of files", error)
-            self._again_ms = self._newest_ms + AGAIN_MS
 
     def _merge(self, newest_ms: int) -> None:
         """Each kind by itself: what keeps one from being merged is raised in the end."""

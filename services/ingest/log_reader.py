@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
-from edge.log import Log, Record
+from edge.log import Log, LogReplacedError, Record
+from edge.timing import Periodic
 
 __all__ = ["READ_BYTES", "READ_RECORDS", "LogReader"]
 
 READ_RECORDS = 500
 READ_BYTES = 64 * 1024
 """About how much one round reads of a partition: little enough for other threads to get their turn."""
+LOOK_S = 10.0
+"""How often a partition that gives nothing is asked where it ends: that is a request to a server."""
 
 
 class LogReader:
-    """Reads as many records at a time as make about ``READ_BYTES``, by the size of the last ones."""
+    """Reads as many records at a time as make about ``READ_BYTES``, by the size of the last ones. ``clock_s`` is
+    monotonic.
+    """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, clock_s: Callable[[], float]) -> None:
+        self._log, self._clock_s = log, clock_s
+        self._looks = defaultdict[int, Periodic](lambda: Periodic(LOOK_S))
         self._limits: dict[int, int] = {}  # records of a partition to read next
 
     def read(self, partition: int, offset: int) -> tuple[Sequence[Record], bool]:
-        """The next records, and whether there are probably more. Raises the log's errors."""
+        """The next records, and whether there are probably more. Raises the log's errors, ``LogReplacedError`` too
+        where the log ends before ``offset``: whatever came to it would never be read.
+        """
         limit = self._limits.get(partition, 1)
         records = self._log.read(partition, offset, limit)
         if records:
             size = sum(len(record.payload) for record in records) // len(records)
             self._limits[partition] = max(1, min(READ_RECORDS, READ_BYTES // max(size, 1)))
+        else:
+            self._look(partition, offset)
         return records, len(records) == limit
+
+    def _look(self, partition: int, offset: int) -> None:
+        look, now_s = self._looks[partition], self._clock_s()
+        if not look.is_due(now_s):
+            return
+        end = self._log.end_offset(partition)
+        if end < offset:
+            raise LogReplacedError(
+                f"partition {partition} of the log ends at {end} and was read up to {offset}: it is another log. Bring "
+                "the log of before back"
+            )
+        look.restart(now_s)

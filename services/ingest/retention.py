@@ -1,31 +1,39 @@
 """Step 4 of the way of a reading: old records leave the log once nothing can need them.
 
-A record may go when it is older than ``keep_days``, by receive times of its partition and never by the wall clock, and
-every snapshot that is kept stands behind it: its rows are in the history then, because they are written first. What
-time it is in a partition says the site of its newest records that is furthest behind: a gateway whose clock is ahead
-neither lets its neighbours' records go too soon nor keeps all for good. Less goes while a site is read that was cut
-off.
+A record may go when it is older than ``keep_days``, by receive times of its own site and never by the wall clock, and
+every snapshot that is kept stands behind it: its rows are in the history then, because they are written first. So a
+site that was cut off for months, or whose gateway has a wrong clock, takes no kept day of its neighbours.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from edge.log import Log
+from edge.log import Log, Record
 from edge.timing import Periodic
 
 __all__ = ["Retention"]
 
 DAY_MS = 86_400_000
-AHEAD_MS = 30 * DAY_MS
-"""No site is cut off for as long: what is further ahead of the site that is furthest behind has a wrong clock."""
 LOOK_EVERY_S = 3600.0
 LOOK_EVERY_RECORDS = 5_000
-"""Also where the newest receive time stands still."""
+"""Also where the newest receive time stands still. What time it is the newest of these records say."""
 LOOK_RECORDS = 500
+TIMES = 10
+"""A site's newest receive times that say whether its clock goes: one reading that is ahead does not."""
 PIECE = 5_000
 """Records that are removed at once; appends wait meanwhile."""
+
+
+class _Clocks(NamedTuple):
+    """What time it is at sites whose receive times rise, and the sites where it stays the same: after a clock was ahead
+    all records have its time, until that has come.
+    """
+
+    going: dict[str, int]
+    standing: set[str]
 
 
 class Retention:
@@ -48,8 +56,8 @@ class Retention:
             return 0
         begin, end = self._log.begin_offset(partition), self._log.end_offset(partition)
         if self._looks[partition].is_due(newest_ms / 1000) or end >= self._look_again.get(partition, end + 1):
-            now_ms = self._now_ms(partition, begin, end)
-            self._goal[partition] = begin if now_ms is None else self._first_kept(partition, begin, now_ms)
+            clocks = self._clocks(partition, max(begin, end - LOOK_EVERY_RECORDS))
+            self._goal[partition] = self._first_kept(partition, begin, clocks) if clocks.going else begin
             self._looks[partition].restart(newest_ms / 1000)
             self._look_again[partition] = end + LOOK_EVERY_RECORDS
         if self._goal[partition] <= begin:
@@ -59,21 +67,29 @@ class Retention:
             self._log.truncate(partition, before)
         return max(before - begin, 0)
 
-    def _now_ms(self, partition: int, begin: int, end: int) -> int | None:
-        newest = dict[str, int]()
-        for record in self._log.read(partition, max(begin, end - LOOK_RECORDS), LOOK_RECORDS):
-            newest[record.site] = max(record.receive_ms, newest.get(record.site, 0))
-        return min(newest.values(), default=None)
+    def _clocks(self, partition: int, offset: int) -> _Clocks:
+        newest = defaultdict[str, deque[int]](lambda: deque(maxlen=TIMES))
+        for record in self._records(partition, offset):
+            newest[record.site].append(record.receive_ms)
+        return _Clocks(
+            {site: times[0] for site, times in newest.items() if times[0] < times[-1]},
+            {site for site, times in newest.items() if times[0] == times[-1] and len(times) == TIMES},
+        )
 
-    def _first_kept(self, partition: int, begin: int, now_ms: int) -> int:
-        """The first offset that is to be kept. Receive times only rise within a site, and a site's that was cut off
-        stand behind its neighbours' newer ones: so one after another, not by halves. What seems to come from the future
-        is as old as the records around it.
+    def _first_kept(self, partition: int, begin: int, clocks: _Clocks) -> int:
+        """The first offset that is to be kept: that behind the last old record before the first young one. Records of a
+        site whose clock stands are as old as those around them. One that has not been heard of lately has left, and
+        goes by its neighbours.
         """
-        at = begin
-        while records := self._log.read(partition, at, LOOK_RECORDS):
-            for record in records:
-                if now_ms - self._keep_ms <= record.receive_ms <= now_ms + AHEAD_MS:
-                    return record.offset
-            at = records[-1].offset + 1
+        at, now_ms = begin, max(clocks.going.values())
+        for record in self._records(partition, begin):
+            if record.receive_ms < clocks.going.get(record.site, now_ms) - self._keep_ms:
+                at = record.offset + 1
+            elif record.site not in clocks.standing:
+                break
         return at
+
+    def _records(self, partition: int, offset: int) -> Iterator[Record]:
+        while records := self._log.read(partition, offset, LOOK_RECORDS):
+            yield from records
+            offset = records[-1].offset + 1

@@ -114,7 +114,7 @@ class Shard:
         began_s = clock_s()
         self._checkpoint = Checkpoint(
             settings, log, self._history, plans, ShownExamples(storage, spec), self._recovery,
-            lambda partition: snapshot_state(settings, spec, partition, queue.state(partition.number)),
+            lambda partition: snapshot_state(settings, spec, log.id, partition, queue.state(partition.number)),
             self._alerts.keep, executors.save, self._failures, began_s, failpoint,
         )  # fmt: skip
         self._daily_merge = DailyMerge(
@@ -124,7 +124,7 @@ class Shard:
             storage, log.partitions, self._history, self._recovery, self._failures,
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
-        self._reader = LogReader(log)
+        self._reader = LogReader(log, clock_s)
         self._ends: dict[int, int] = {}  # of the log's partitions, as they were last known
         self._begun_ends: dict[int, int] = {}  # the same when they were first known; empty: not yet
         self._reads_more = False  # the last round read as much as it may: there is probably more
@@ -284,7 +284,8 @@ class Shard:
         self._failpoint("forecast kept")
         for origin, forecast in zip(origins, forecasts, strict=True):
             self._publish(origin, forecast)
-        self._daily_merge.begin(max(origin.end_ms for origin in origins))
+        for origin in origins:
+            self._daily_merge.begin(origin.end_ms)
 
     def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]

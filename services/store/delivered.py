@@ -13,9 +13,9 @@ from pathlib import Path
 
 from edge.log import partition_of
 from services.errors import NotStoredError
-from services.store.history import History
 from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
 from services.store.storage import Storage, stored_in
+from services.store.tables.row_table import RowTable
 
 __all__ = ["Delivered"]
 
@@ -43,23 +43,23 @@ class Delivered:
         for number in changed:
             self._save(number)
 
-    def gaps(self, history: History) -> Gaps:
-        """The spans of the history that may not have been taken, to be sent from the start on.
+    def gaps(self, rows: RowTable) -> Gaps:
+        """The spans of the history's zone rows that may not have been taken, to be sent from the start on.
 
         Where there is no note yet, points are wanted from now on only: what the history has is noted as taken.
         """
         gaps = Gaps()
         sites: dict[int, list[str]] = {number: [] for number in self._notes}
-        for site in history.sites():
+        for site in rows.sites():
             sites.get(partition_of(site, self._of_partitions), []).append(site)
         for number, note in self._notes.items():
-            newest = {site: history.newest_ms(site) for site in sites[number]}
+            newest = {site: rows.newest_ms(site) for site in sites[number]}
             if note is None:
                 self._notes[number] = {"rows": newest, "forecasts": dict(newest)}
                 self._save(number)
                 continue
             for site, newest_ms in newest.items():
-                first_ms = history.first_day_ms(site) - 1
+                first_ms = max(rows.oldest_ms(site) - 1, 0) // _DAY_MS * _DAY_MS - 1
                 rows_ms, forecasts_ms = (max(note[kind].get(site, 0), first_ms) for kind in KINDS)
                 if rows_ms < newest_ms:
                     gaps.add(Stream("rows", site), Gap(rows_ms, newest_ms))

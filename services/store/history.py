@@ -32,7 +32,6 @@ an import or a replay makes rows of the new step where there are old ones, those
 readers of the new step miss them. What is there stays, and nobody counts a time twice.
 """
 
-DAY_MS = 86_400_000
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -146,10 +145,6 @@ class History:
     def newest_ms(self, site: str) -> int:
         """The end of a site's newest row; 0 where it has none."""
         return self.zones.newest_ms(site, self.step_s)
-
-    def first_day_ms(self, site: str) -> int:
-        """The midnight (UTC) before a site's first row; 0 where it has none."""
-        return max(self.zones.oldest_ms(site, self.step_s) - 1, 0) // DAY_MS * DAY_MS
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None

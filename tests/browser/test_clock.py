@@ -199,6 +199,15 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
     assert ask(page, "past", "m.dewPoint(20, null)") is None
 
 
+def test_nothing_is_drawn_where_nothing_was_said(page: Page, address: str) -> None:
+    """A day without forecasts is a gap in every line, not a straight one; a single time that lacks is none."""
+    page.open(address)
+    said = ask(page, "past", "m.broken([0, 300000, 900000, 90000000, 90300000], [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]])")
+    assert said["time"] == [0, 300_000, 900_000, 901_000, 90_000_000, 90_300_000]
+    assert said["values"] == [[1, 2, 3, None, 4, 5], [6, 7, 8, None, 9, 10]]
+    assert ask(page, "past", "m.broken([], [[]])") == {"time": [], "values": [[]]}
+
+
 def test_the_light_asks_for_more_or_less_warmth(page: Page, address: str) -> None:
     """How far the mean is from what the light asks for is told by its side, as a difference."""
     page.open(address)

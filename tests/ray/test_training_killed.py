@@ -109,7 +109,7 @@ def start(job: Job, node: str, soft: bool) -> Any:
     """Begin it on a node; ``soft``: if the node is gone, on another one."""
     variables = {
         "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
-        # Ray Train's controller looks every two seconds which checkpoints are there: too late for epochs of one.
+        # Ray Train's controller looks every two seconds whether its workers live: too late for epochs of one.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.2",
         # A group of more workers than there is room for, while the death of a node spreads, is waited for so long.

@@ -9,8 +9,16 @@ import pytest
 
 from services.config import load_settings
 from services.errors import StartError
-from services.installation import INSTALLATION_FILE, app_name_of, installation_of, namespace_of
-from services.store.storage import MemoryServer, ObjectStorage, Pauses
+from services.installation import (
+    INSTALLATION_FILE,
+    KNOWN_FILE,
+    app_name_of,
+    installation_of,
+    namespace_of,
+    refuse_an_emptied_storage,
+    remember_installation,
+)
+from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Pauses, Storage
 from services.store.storage.folder_storage import LOCK
 from tests.contracts.faulty_server import FaultyServer
 
@@ -54,3 +62,36 @@ def test_a_damaged_id_is_an_error_in_one_sentence(tmp_path: Path, content: bytes
     (tmp_path / INSTALLATION_FILE).write_bytes(content)
     with pytest.raises(StartError, match=INSTALLATION_FILE):
         installation_of(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_a_storage_that_is_empty_all_at_once_is_no_new_one(kind: str, tmp_path: Path) -> None:
+    """A folder that is not mounted, a bucket of another name: nothing is written there, and the sentence says why."""
+
+    def fresh(name: str) -> Storage:
+        return FolderStorage(tmp_path / name) if kind == "folder" else ObjectStorage(MemoryServer())
+
+    data_dir, storage, empty = tmp_path / "data", fresh("storage"), fresh("empty")
+    refuse_an_emptied_storage(data_dir, storage)  # a first start
+    remember_installation(data_dir, storage)
+    refuse_an_emptied_storage(data_dir, storage)
+    with pytest.raises(StartError, match=f"is empty, and .* belongs to the installation {installation_of(storage)}"):
+        refuse_an_emptied_storage(data_dir, empty)
+    assert not (tmp_path / "empty").exists()
+    empty.put("snapshots/p0.epoch", b"1")  # a backup was brought back, which holds no id
+    refuse_an_emptied_storage(data_dir, empty)
+    remember_installation(data_dir, empty)
+    assert (data_dir / KNOWN_FILE).read_text().strip() == installation_of(empty) != installation_of(storage)
+
+
+def test_who_wants_to_begin_anew_removes_one_file(tmp_path: Path) -> None:
+    """The one that the sentence names."""
+    data_dir, storage = tmp_path / "data", FolderStorage(tmp_path / "storage")
+    remember_installation(data_dir, storage)
+    storage.delete(INSTALLATION_FILE)
+    with pytest.raises(StartError) as error:
+        refuse_an_emptied_storage(data_dir, storage)
+    assert error.value.hint.endswith(f"remove {data_dir / KNOWN_FILE}.")
+    (data_dir / KNOWN_FILE).unlink()
+    refuse_an_emptied_storage(data_dir, storage)
+    remember_installation(data_dir, storage)

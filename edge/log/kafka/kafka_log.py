@@ -50,6 +50,8 @@ class KafkaLog:
     ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not answer.
     """
 
+    id = ""
+
     def __init__(self, address: KafkaAddress, partitions: int = 4) -> None:
         self.address = address
         self._partitions = partitions

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from models.day_knots import DayKnots
 from models.masked import masked_mean
+from models.running_mean import counted, moved_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -64,10 +65,8 @@ class DayProfiles:
             return
         mean = masked_mean(s["recent"][indices], axis=1)[:, None]  # [Z, 1, M]
         count, held = s["count"][indices, at], s["profile"][indices, at]
-        gain = np.maximum(self._gains, 1 / (count[:, None] + np.float32(1)))
-        moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
-        s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
-        s["count"][indices, at] = np.minimum(count, 254) + ~np.isnan(mean[:, 0])  # eight bits: it stays at 255
+        s["profile"][indices, at] = moved_mean(held, count[:, None], mean, self._gains)
+        s["count"][indices, at] = counted(count, ~np.isnan(mean[:, 0]))
 
     @property
     def reach(self) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from models.half_precision import LARGEST
 from models.masked import masked_mean
+from models.running_mean import counted, moved_mean
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -76,11 +77,9 @@ class ErrorSizes:
             step = np.float32(QUANTILE_STEP) * ((beyond > held * usual) - np.float32(QUANTILES[0]))
             s[name][zone, h] = np.where(known & (usual > 0), np.maximum(held + step, 0), held)
         count, held = s["matured"][zone, hour, h], s["spread"][zone, hour, h].astype(np.float32)
-        gain = np.maximum(self._slowest, 1 / (count + np.float32(1)))
-        size = np.minimum(np.abs(error), np.float32(LARGEST))
-        moved = np.where(np.isnan(held), size, held + gain * (size - held))
-        s["spread"][zone, hour, h] = np.where(known, moved, held)
-        s["matured"][zone, hour, h] = np.minimum(count, 254) + known  # eight bits: it stays at 255
+        size = np.where(known, np.minimum(np.abs(error), np.float32(LARGEST)), np.float32(np.nan))
+        s["spread"][zone, hour, h] = moved_mean(held, count, size, self._slowest)
+        s["matured"][zone, hour, h] = counted(count, known)
 
     def latest(self, indices: I64) -> F32:
         """Truth less forecast of the newest examples that have matured, ``[Z, H, M]``; NaN where unknown."""

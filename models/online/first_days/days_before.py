@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.half_precision import cut
+from models.running_mean import moved_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -67,18 +68,14 @@ class DaysBefore:
 
     def keep(self, zones: I64, place: int, y: F32) -> None:
         """Take an example's targets ``[Z, M]``, which were seen already."""
-        s, value, known = self.zones, cut(y), np.isfinite(y)
-        seen = s["seen"][zones]
-        gain = np.maximum(1 / (seen + np.float32(1)), np.float32(1 / (LEVEL_DAYS * self._a_day)))
-        level = s["level"][zones]
-        moved = np.where(np.isnan(level), value, level + gain * (value - level))
-        s["level"][zones] = np.where(known, moved, level)
+        s, known = self.zones, np.isfinite(y)
+        value, seen = np.where(known, cut(y), np.float32(np.nan)), s["seen"][zones]
+        slowest = np.float32(1 / (LEVEL_DAYS * self._a_day))
+        s["level"][zones] = moved_mean(s["level"][zones], seen, value, slowest)
         s["seen"][zones] = seen + known
         at = place % self._trail
         before = self._days_before(zones, np.array([place - self._a_day]))[:, 0]
-        s["origin"][zones, at] = np.stack(
-            [np.where(known, value, np.float32(np.nan)), s["level"][zones], before], axis=1
-        )
+        s["origin"][zones, at] = np.stack([value, s["level"][zones], before], axis=1)
         s["origin_at"][zones, at] = place
         self._smooth(zones, place)
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from edge.wire.topic import SITE_ZONE
 from services.cli.base import console, errors, need_cluster, options_of
 from services.config import Settings
-from services.errors import ConfigError, HothouseError
+from services.errors import ConfigError, HistoryError, HothouseError
 
 if TYPE_CHECKING:
     from edge.recordings.recording import Recording
@@ -73,6 +73,7 @@ def import_rows(
         from edge.recordings.replay import RecordingSource
         from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
+        from services.cli.history.sending_zones import new_zones, sending_zones
         from services.store.imports.import_job import new_job
         from services.store.storage import storage_of
     with ExitStack() as stack:
@@ -110,9 +111,17 @@ def import_rows(
         )
     if not is_past:
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
+    storage = storage_of(settings)
+    try:
+        with errors.status("looking which zones send ..."):
+            told = new_zones(recording.site, recording.zones, sending_zones(storage, recording.site))
+    except HistoryError as error:  # a file that is damaged hinders no import
+        told = f"Which zones send is not known: {error.message}"
+    if told:
+        console.print(f"[yellow]{escape(told)}[/]", highlight=False, soft_wrap=True)
     if dry_run:
         return
-    job = new_job(storage_of(settings), recording.site, rows)
+    job = new_job(storage, recording.site, rows)
     if wait:
         _wait(job)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -15,12 +14,11 @@ from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
-from edge.mqtt.listen_port import why_not
 from services.cli.base import CLUSTER_MODULES
 from services.cli.setup.check import Check, CheckState
+from services.cli.setup.doctor_broker import check_broker, check_mqtt_port, running_here
 from services.cli.setup.doctor_files import check_files
 from services.cli.setup.doctor_servers import (
-    check_broker,
     check_influx,
     check_kafka,
     check_mlflow,
@@ -43,7 +41,7 @@ def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, check_files, _python, _packages, _cluster_part, _memory, _data_folder, check_storage,
-        check_units, _clock, _port, _certificate, _mqtt_port, check_broker, check_kafka, check_uplink, _decoders,
+        check_units, _clock, _port, _certificate, check_mqtt_port, check_broker, check_kafka, check_uplink, _decoders,
         _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
@@ -200,7 +198,7 @@ def _port(settings: Settings) -> Check:
         try:
             probe.bind((host, port))
         except OSError as error:
-            if _is_ours(settings):
+            if running_here(settings) is not None:
                 return Check("port", CheckState.OK, f"{host}:{port} is in use by the Hothouse that runs here")
             return Check(
                 "port",
@@ -231,25 +229,6 @@ def _certificate(settings: Settings) -> Check | None:
     if ends - now < ENDS_SOON:
         return Check(name, CheckState.WARN, said, "Renew it; a running system follows.")
     return Check(name, CheckState.OK, said)
-
-
-def _mqtt_port(settings: Settings) -> Check | None:
-    """Whether the broker that `hothouse up` starts can listen for devices."""
-    mqtt = settings.mqtt
-    if mqtt.host or not mqtt.listen or _is_ours(settings):
-        return None
-    why, advice = why_not(mqtt.listen, mqtt.port)
-    if why:
-        return Check("MQTT port", CheckState.FAIL, why, advice)
-    return Check("MQTT port", CheckState.OK, f"{mqtt.listen}:{mqtt.port} is free")
-
-
-def _is_ours(settings: Settings) -> bool:
-    try:
-        os.kill(int(json.loads((settings.data_dir / "run.json").read_text())["pid"]), 0)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return True
 
 
 def _ingress(_: Settings) -> Check | None:

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import ssl
 import urllib.parse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from services.cli.setup.check import Check, CheckState
-from services.config import MqttSettings, Settings, UplinkSettings
+from services.cli.setup.doctor_broker import TIMEOUT_S, login_at, password_of
+from services.config import Settings
 from services.errors import HothouseError
 from services.log import kafka_options, log_address
 
-if TYPE_CHECKING:
-    from edge.mqtt.connection import MqttAddress  # `hothouse --help` must not pay for an MQTT client
-
-__all__ = ["check_broker", "check_influx", "check_kafka", "check_mlflow", "check_ray", "check_uplink"]
-
-TIMEOUT_S = 3.0
-
-
-def check_broker(settings: Settings) -> Check:
-    """Whether the broker lets us in; without one configured, which local one would be started."""
-    mqtt = settings.mqtt
-    if not mqtt.host:
-        if found := shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin"):
-            return Check("MQTT broker", CheckState.OK, f"a local Mosquitto will be started ({found})")
-        return Check(
-            "MQTT broker",
-            CheckState.WARN,
-            "the embedded broker will be started (MQTT 3.1.1, keeps nothing over a restart)",
-            "For more than a trial install Mosquitto, or set mqtt.host.",
-        )
-    where = f"{mqtt.host}:{mqtt.port}"
-    try:
-        answer = _mqtt_connect(_mqtt_address(mqtt.host, mqtt.port, mqtt), v5=False)
-    except (OSError, ValueError) as error:
-        return Check(
-            "MQTT broker", CheckState.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file."
-        )
-    if answer != "Success":
-        return Check(
-            "MQTT broker", CheckState.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file."
-        )
-    return Check("MQTT broker", CheckState.OK, f"{where} answers")
+__all__ = ["check_influx", "check_kafka", "check_mlflow", "check_ray", "check_uplink"]
 
 
 def check_kafka(settings: Settings) -> Check | None:
@@ -69,10 +37,10 @@ def check_uplink(settings: Settings) -> Check | None:
     if is_kafka(uplink.to):
         login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls_ca": uplink.tls_ca_file}
         topic = uplink.to.rpartition("/")[2]
-        return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": _password(uplink)}, "uplink.")
+        return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": password_of(uplink)}, "uplink.")
     try:
         address = mqtt_address(uplink.to, tls_ca=uplink.tls_ca_file)
-        answer = _mqtt_connect(_mqtt_address(address.host, address.port, uplink), v5=True)
+        answer = login_at(address.host, address.port, uplink, v5=True)
     except (OSError, ValueError) as error:
         return Check("uplink", CheckState.FAIL, f"{uplink.to}: {error}", advice)
     if answer != "Success":
@@ -112,33 +80,6 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
             "Give it three copies (docs/operations.md, upgrade Kafka's brokers).",
         )  # fmt: skip
     return Check(name, CheckState.OK, f"{where} answers; the topic is there")
-
-
-def _password(login: MqttSettings | UplinkSettings) -> str:
-    return login.password_file.read_text().strip() if login.password_file and login.password_file.is_file() else ""
-
-
-def _mqtt_address(host: str, port: int, login: MqttSettings | UplinkSettings) -> MqttAddress:
-    from edge.mqtt.connection import MqttAddress
-
-    password = _password(login)
-    return MqttAddress(host=host, port=port, username=login.username, password=password, tls_ca=login.tls_ca_file)
-
-
-def _mqtt_connect(address: MqttAddress, *, v5: bool) -> str:
-    """What the broker says to a login, with a client id of its own so that no session is disturbed."""
-    from edge.mqtt.connection import new_client
-
-    client = new_client(address, f"hothouse-doctor-{os.getpid()}", v5=v5)
-    client.connect_timeout = TIMEOUT_S
-    answers: list[str] = []
-    client.on_connect = lambda _client, _data, _flags, reason, _properties: answers.append(str(reason))
-    client.connect(address.host, address.port)
-    for _ in range(round(TIMEOUT_S * 10)):
-        if answers or client.loop(0.1) != 0:
-            break
-    client.disconnect()
-    return answers[0] if answers else "it does not answer as an MQTT broker"
 
 
 def check_ray(settings: Settings) -> Check | None:

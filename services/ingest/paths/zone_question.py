@@ -10,7 +10,7 @@ import numpy as np
 from models.effects.effect_artefact import shipped_effects
 from models.effects.effect_support import TimesSeen
 from models.effects.plan_change import GRID_MIN, PlanChange
-from models.effects.situation import PATH_TARGETS, Situation, half_hours
+from models.effects.situation import PATH_TARGETS, Situation, clock_moved_min, half_hours
 from models.effects.zone_effect import changed_path, path_on_grid, zone_effect
 from models.features.inputs import sun_sine, targets_of
 from models.features.plans import BIN_MS, PLANNED, bins_ahead
@@ -67,7 +67,7 @@ def zone_question(
     situation = Situation(
         day=day, now=newest, foreseen=ahead[None], into_bin_ms=np.array([(origin_ms - 1) % BIN_MS], np.int64),
         path=path_on_grid(path[..., 1], now, minutes, spec)[None],
-        sun=sun_sine(place, origin_ms + GRID_MIN * 60_000)[None],
+        sun=sun_sine(place, origin_ms + GRID_MIN * 60_000)[None], clock_min=clock_moved_min(place, origin_ms)[None],
     )  # fmt: skip
     assert situation.path.shape[-1] == len(PATH_TARGETS)
     return ZoneQuestion(origin_ms, version, now, minutes, path, situation, times_seen, spec)

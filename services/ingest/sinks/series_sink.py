@@ -28,10 +28,10 @@ def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter
     if not influx.url:
         return NullSeries()
     spec = forecast_spec(settings)
-    history = History(storage_of(settings), spec.channels, settings.stream.step_s)
+    rows = History(storage_of(settings), spec.channels).zones
     delivered = Delivered(storage_of(settings), partitions, settings.log.partitions)
     return InfluxWriter(
         influx.url, influx.org, influx.bucket, influx.secret, spec.channels, influx.queue_points,
-        source=HistoryPoints(history, IssuedForecasts(storage_of(settings), READER), spec),
-        delivered=delivered.note, gaps=delivered.gaps(history),
+        source=HistoryPoints(rows, IssuedForecasts(storage_of(settings), READER), spec),
+        delivered=delivered.note, gaps=delivered.gaps(rows),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,11 @@ class PartError(Exception):
 
 
 class MadeBy(TypedDict):
-    """The settings that rows and learners were made by."""
+    """The settings that rows and learners were made by, and the log that they were made of."""
 
     rows_by: dict[str, Any]
     learned_by: dict[str, Any]
+    log: NotRequired[str]  # its name, where it has one
 
 
 class Figures(TypedDict):
@@ -161,6 +162,6 @@ def parts_of_format_10(state: Mapping[str, Any]) -> dict[str, Any]:
     figures = {name: state[name] for name in Figures.__annotations__}
     same = {name: state[name] for name in Parts.__annotations__ if name in state}
     return {
-        "made_by": {name: state[name] for name in MadeBy.__annotations__}, "figures": figures,
+        "made_by": {name: state[name] for name in ("rows_by", "learned_by")}, "figures": figures,
         "newest": {"zones": state["rings"]["zones"], "latest": state["latest"]}, **same,
     }  # fmt: skip

@@ -57,7 +57,7 @@ class Restored(NamedTuple):
 
 
 def snapshot_state(
-    settings: Settings, spec: ForecastSpec, partition: Partition, waiting: Sequence[Mapping[str, Any]]
+    settings: Settings, spec: ForecastSpec, log: str, partition: Partition, waiting: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """What a snapshot holds; inverse of :func:`restore`."""
     sites = partition.windows.sites
@@ -65,6 +65,7 @@ def snapshot_state(
         "made_by": {
             "rows_by": {**_rows_by(settings, sites), **_named(RowSettings.of_ms(*partition.windows.initial_ms))},
             "learned_by": _learned_by(settings, spec, sites),
+            "log": log,
         },
         "waiting": waiting, **partition.state(),
     }  # fmt: skip
@@ -93,14 +94,8 @@ def restore(
         partition = _empty(settings, spec, number, RowSettings.of(settings))
         _begin_at(partition, begin)
         return Restored(partition, damage=damage)
-    if (end := log.end_offset(number)) < found.offset:
-        # Whatever came to it would never be read, or be taken for what was told already.
-        raise SnapshotError(
-            f"the log of partition {number} ends at {end}, before the snapshot's offset {found.offset}: "
-            "it is another log",
-            "Bring the log of before back, or let this one begin on a data folder and storage of its own.",
-        )
     parts, made_by = found.parts, found.parts["made_by"]
+    _refuse_another_log(log, number, found.offset, made_by.get("log", ""))
     sites = list(made_by["rows_by"]["sites"])
     initial = RowSettings(*(made_by["rows_by"][name] for name in _named(RowSettings.of(settings))))
     partition = _empty(settings, spec, number, initial)
@@ -138,6 +133,22 @@ def restore(
         for forecasts in issued_lately(partition, spec, issued):
             partition.expect(forecasts)
     return Restored(partition, parts.get("waiting", []), missing, damage)
+
+
+def _refuse_another_log(log: Log, number: int, offset: int, of_before: str) -> None:
+    """Raises ``SnapshotError`` where the log ends before the snapshot's ``offset``, or has another name: what comes to
+    it would never be read, or be taken for what was told already.
+    """
+    if (end := log.end_offset(number)) < offset:
+        why = f"ends at {end}, before the snapshot's offset {offset}"
+    elif offset and of_before and log.id and log.id != of_before:
+        why = f"has the name {log.id}, that of the snapshot {of_before}"
+    else:
+        return
+    raise SnapshotError(
+        f"the log of partition {number} {why}: it is another log",
+        "Bring the log of before back, or let this one begin on a data folder and storage of its own.",
+    )
 
 
 def issued_lately(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> list[list[IssuedForecast]]:

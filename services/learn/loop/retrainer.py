@@ -24,9 +24,10 @@ from services.learn.loop.triggers import Trigger
 from services.learn.promotion.champion import ChampionAlias, ServingPointer
 from services.learn.promotion.due_promotion import DuePromotion
 from services.learn.promotion.live_comparison import LiveComparison, ModelComparer
-from services.learn.promotion.pruning import GRACE_MS, Pruner
+from services.learn.promotion.pruning import Pruner
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow import Shadows
+from services.learn.promotion.unregistered import Unregistered
 from services.learn.records import Candidate, TrainingRequest, refused_candidate
 from services.messages import (
     ONLINE_VERSION,
@@ -100,7 +101,7 @@ class Retrainer:
         self._shows = Periodic(SHOW_S)
         self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
         self._prunes = Periodic(PRUNE_S, monotonic_s())
-        self._unanswered: list[tuple[float, Candidate]] = []  # since when; a restart forgets them, and their files stay
+        self._unregistered = Unregistered(registry, monotonic_s)
         self._due_promotion = DuePromotion(registry, self._champion, self._learning_status)
         self._due_training = DueTraining(
             settings, registry, cluster, self._comparison, self._learning_status, wall_ms, monotonic_s
@@ -151,7 +152,7 @@ class Retrainer:
         """Register an artefact that was made elsewhere; live rows judge it, whatever it says of itself.
 
         Raises :class:`ModelFilesError` where it cannot serve; the registry names the reason then, too. Where MLflow is
-        away no copy of it stays: none is made, or :meth:`retrain_if_due` removes it later.
+        away no copy of it stays: none is made, or :meth:`retrain_if_due` removes it later, also after a restart.
         """
         now_ms = self._wall_ms()
         champion = self._registry.champion()  # first: an MLflow that is away says so before anything is copied
@@ -164,14 +165,8 @@ class Retrainer:
             raise
         newest_ms = int(candidate["trained_on"]["to_ms"])
         shadow = self._comparison.begin(champion, newest_ms, newest_ms)
-        try:
+        with self._unregistered.asking(candidate["folder"]):
             version = self._shadows.register(candidate, now_ms, champion, shadow)
-        except RegistryRefusedError:
-            self._discard(candidate)
-            raise
-        except RegistryError:
-            self._unanswered.append((self._monotonic_s(), candidate))
-            raise
         return ModelSubmitted(accepted=True, version=version, against=champion)
 
     def models(self) -> list[ModelRow]:
@@ -208,7 +203,7 @@ class Retrainer:
         """Remove old files. A failure is shown in the status and tried again; it must not stop the schedule."""
         try:
             removed = self._pruner.turn()
-            self._discard_unanswered()
+            self._unregistered.tidy()
         except Exception as error:
             message = words_of(error)
             self._learning_status.errors["pruning"] = f"files of old models could not be removed: {message}"
@@ -229,14 +224,8 @@ class Retrainer:
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()
-            try:
+            with self._unregistered.asking(candidate["folder"]):
                 version = self._until_mlflow_answers(lambda: self._register(candidate, started_ms, champion))
-            except RegistryRefusedError:
-                self._discard(candidate)
-                raise
-            except RegistryError:
-                self._unanswered.append((self._monotonic_s(), candidate))
-                raise
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"]}
             run |= cast(TrainingRun, candidate["trained_on"])  # every field of which a run has, too
@@ -278,21 +267,6 @@ class Retrainer:
     def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
         shadow = self._shadows.of(candidate, champion)
         return self._shadows.register(candidate, started_ms, champion, shadow)
-
-    def _discard(self, candidate: Candidate) -> None:
-        """Remove the files of a challenger that MLflow has refused. A failure is logged, and changes nothing else."""
-        try:
-            self._registry.discard(candidate)
-        except (HothouseError, OSError):
-            _log.warning("the files of a challenger that MLflow refused stay: %s", candidate["folder"], exc_info=True)
-
-    def _discard_unanswered(self) -> None:
-        """Remove the files of registrations that MLflow never answered, unless it has registered them all the same."""
-        for one in list(self._unanswered):
-            asked_s, candidate = one
-            if self._monotonic_s() - asked_s >= GRACE_MS / 1000:
-                self._registry.discard(candidate)
-                self._unanswered.remove(one)
 
     def _until_mlflow_answers(self, work: Callable[[], str]) -> str:
         """The result of ``work``, which is tried again while MLflow is away, for as long as a training may take.

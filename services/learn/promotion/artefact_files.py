@@ -16,10 +16,10 @@ from models.artefact import ArtefactError, check_size
 from models.families import UnknownFamilyError, takes_of
 from services.errors import ModelFilesError
 from services.learn.experts import NETWORK, Expert
-from services.store.storage import fetch_folder, forget_folder
+from services.store.storage import FolderStorage, fetch_folder, forget_folder, open_storage
 
 if TYPE_CHECKING:
-    from services.store.storage import StorageAddress
+    from services.store.storage import Storage, StorageAddress
 
 __all__ = ["ArtefactFiles", "check_files", "check_fits"]
 
@@ -34,6 +34,11 @@ class ArtefactFiles:
 
     def __init__(self, storage: Path, where: StorageAddress | None) -> None:
         self._storage, self._where = storage, where
+
+    @property
+    def storage(self) -> Storage:
+        """Where artefacts are kept."""
+        return FolderStorage(self._storage) if self._where is None else open_storage(self._where)
 
     def fetch(self, said: str, weights_sha256: str) -> Path:
         """The folder ``said`` of an artefact, on this machine and whole.

@@ -27,7 +27,7 @@ from services.learn.tracking.listing import Listing
 from services.learn.tracking.mlflow_connection import MlflowConnection
 from services.learn.tracking.mlflow_import import MlflowClient, MlflowException, get_artifact_repository
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
-from services.store.storage import StorageAddress, address_of
+from services.store.storage import Storage, StorageAddress, address_of
 
 __all__ = ["REGISTRY_FILE", "Registry", "open_registry"]
 
@@ -147,13 +147,17 @@ class Registry:
             except NotImplementedError:
                 _log.info("MLflow's artifact store at %s cannot remove files", uri)
 
-    def discard(self, candidate: Candidate) -> None:
-        """Remove the artefact of a candidate that MLflow refused to register, unless a version names it all the same.
+    @property
+    def storage(self) -> Storage:
+        """Where artefacts are kept."""
+        return self._files.storage
+
+    def discard(self, folder: str) -> None:
+        """Remove the artefact of a candidate that MLflow does not have, unless a version names it all the same.
 
         Raises ``OSError`` if files cannot be removed.
         """
-        folder = candidate["folder"]
-        if folder and folder not in {row["folder"] for row in self.list()}:
+        if folder not in {row["folder"] for row in self.list()}:
             self._files.remove(folder)
 
     def champion(self) -> str:

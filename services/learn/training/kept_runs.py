@@ -1,7 +1,7 @@
 """Step 13 of the way of a reading: what a training that is under way keeps on the storage, ``train/{name}/``.
 
-Where the storage is a folder, Ray Train writes its checkpoints there as well. Where it is a bucket, the end of each
-epoch is an object, which a training of the same name on another machine goes on from.
+The end of each epoch is an object, in a folder or a bucket, which a training of the same name goes on from, on another
+machine, too. Ray Train's checkpoints are not used: one that finds no room ends the training.
 """
 
 from __future__ import annotations
@@ -50,19 +50,21 @@ class KeptRuns:
         return list(self.storage.list_folder(self._root).folders)
 
     def keep(self, name: str, progress: TrainingProgress) -> None:
-        """Put the end of an epoch into the bucket. Where that cannot be done the training goes on all the same."""
+        """Put the end of an epoch onto the storage. Where that cannot be done, as on a disk that is full, the training
+        goes on all the same.
+        """
         from models.network.progress import PROGRESS_FILE
 
-        with tempfile.TemporaryDirectory(prefix="hothouse-epoch-") as folder:
-            progress.save(Path(folder))
-            content = Path(folder, PROGRESS_FILE).read_bytes()
         try:
+            with tempfile.TemporaryDirectory(prefix="hothouse-epoch-") as folder:
+                progress.save(Path(folder))
+                content = Path(folder, PROGRESS_FILE).read_bytes()
             self.storage.put(self.key(name, PROGRESS_FILE), content)
         except OSError as error:
             _log.warning("an epoch of %s is not kept: %s", name, error)
 
     def kept(self, name: str) -> TrainingProgress | None:
-        """Where a training in the bucket stopped, if it did. Raises :class:`ProgressError`."""
+        """Where a training stopped, if it did. Raises :class:`ProgressError`."""
         from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
 
         try:
@@ -71,9 +73,12 @@ class KeptRuns:
             return None
         except OSError as error:
             raise ProgressError(str(error)) from error
-        with tempfile.TemporaryDirectory(prefix="hothouse-epoch-") as folder:
-            Path(folder, PROGRESS_FILE).write_bytes(content)
-            return TrainingProgress.load(Path(folder))
+        try:
+            with tempfile.TemporaryDirectory(prefix="hothouse-epoch-") as folder:
+                Path(folder, PROGRESS_FILE).write_bytes(content)
+                return TrainingProgress.load(Path(folder))
+        except OSError as error:
+            raise ProgressError(str(error)) from error
 
     def forget_old(self, coming: str) -> None:
         """Leave the newest, of which the coming one is one."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from torch import nn
 
 from models.families import family_of
 from models.features.windows import WindowSet
-from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
+from models.network.progress import ProgressError, TrainingProgress
 from models.network.residual_network import ResidualNetwork
 from models.network.sharding import shard
 from models.network.training import FitResult, TrainingConfig, fit, quantile_network
@@ -104,7 +103,6 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
             name=plan.name,
             storage_path=plan.folder,
             failure_config=ray.train.FailureConfig(max_failures=RESTARTS),
-            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=1),
         ),
     )
     try:
@@ -194,26 +192,9 @@ class EpochClock:
 
 def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
     """Make an epoch's end known, and durable if the training keeps it."""
-    epoch = asdict(progress.history[-1])
-    if not plan.keeps:
-        ray.train.report(epoch)
-    elif plan.where is not None:  # Ray's checkpoints would need a folder that all nodes see
-        if not rank:
-            plan.runs.keep(plan.name, progress)
-        ray.train.report(epoch)
-    elif not plan.workers:  # Ray keeps no checkpoint then
-        progress.save(_run_folder(plan))
-        ray.train.report(epoch)
-    elif rank:
-        ray.train.report(epoch, checkpoint=None)
-    else:
-        folder = Path(tempfile.mkdtemp(prefix="hothouse-epoch-"))
-        progress.save(folder)
-        # The next epoch does not wait for the storage; Ray removes the folder once it is there.
-        ray.train.report(
-            epoch, checkpoint=ray.train.Checkpoint.from_directory(folder),
-            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
-        )  # fmt: skip
+    if plan.keeps and not rank:
+        plan.runs.keep(plan.name, progress)
+    ray.train.report(asdict(progress.history[-1]))
 
 
 def _resume(plan: TrainPlan) -> TrainingProgress | None:
@@ -221,24 +202,10 @@ def _resume(plan: TrainPlan) -> TrainingProgress | None:
     if not plan.keeps:
         return None
     try:
-        if plan.where is not None:
-            return plan.runs.kept(plan.name)
-        if not plan.workers:
-            folder = _run_folder(plan)
-            folder.mkdir(parents=True, exist_ok=True)
-            return TrainingProgress.load(folder) if (folder / PROGRESS_FILE).exists() else None
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return None
-        with checkpoint.as_directory() as copied:
-            return TrainingProgress.load(Path(copied))
+        return plan.runs.kept(plan.name)
     except ProgressError:
-        _log.warning("%s begins anew: its checkpoint cannot be read", plan.name, exc_info=True)
+        _log.warning("%s begins anew: its progress cannot be read", plan.name, exc_info=True)
         return None
-
-
-def _run_folder(plan: TrainPlan) -> Path:
-    return Path(plan.folder, plan.name)
 
 
 def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:

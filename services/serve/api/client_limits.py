@@ -130,16 +130,13 @@ class ClientLimits:
         most = f"{self._limits.per_s:g} a second are taken after {self._limits.burst} at once"
         return f"too many requests of {client}: {most}; ask again in {math.ceil(wait_s)} s"
 
-    def check_stream(self, client: str) -> None:
-        """Raises a 429 problem where a client has as many streams as it may have."""
+    @contextmanager
+    def stream(self, client: str) -> Iterator[None]:
+        """While a stream is open; raises a 429 problem where the client has as many as it may have."""
         most = self._limits.streams
         if most and client and self._streams[client] >= most:
             self.refused += 1
             raise ProblemError(429, f"{client} has {most} streams open, and no more are taken", {"Retry-After": "5"})
-
-    @contextmanager
-    def stream(self, client: str) -> Iterator[None]:
-        """While a stream is open."""
         self._streams[client] += 1
         try:
             yield

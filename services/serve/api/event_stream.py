@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from services.messages import LiveEvent, ZoneForecast
+from services.serve.api.problems import ProblemError
 from services.serve.health import Readiness
 from services.serve.live_state import LiveStateChanges
 
@@ -59,11 +60,6 @@ class EventStream:
         self._closed = False
         self.open = 0  # streams
 
-    @property
-    def is_full(self) -> bool:
-        """Whether this replica has as many streams as it takes."""
-        return self.open >= MOST
-
     def take(self, changes: LiveStateChanges, health: Readiness | None) -> None:
         """Tell what changed; ``health`` is what the replica knows of itself after it, None where nobody looked."""
         index, version = changes.get("live_state", 0), changes["version"]
@@ -92,8 +88,11 @@ class EventStream:
         """What a client is sent: first ``hello`` with ``health``, then each message that comes after the id ``after``;
         of ``sites`` alone, where a key is limited to some.
 
-        ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
+        ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more. Instead
+        of it comes a 503 problem where this replica has as many streams as it takes.
         """
+        if self.open >= MOST:
+            raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
         if not self.open:  # nobody looked meanwhile: what is told of it from now on differs from this
             self._health = health
         self.open += 1

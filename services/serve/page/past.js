@@ -52,6 +52,22 @@ export function lineOf(series, metric, part = "mean") {
   return { time, values };
 }
 
+// The same of columns that have no interval: a gap is far longer than what usually lies between two times.
+export function broken(times, columns) {
+  const steps = times.slice(1).map((ms, index) => ms - times[index]);
+  const longest = 2.5 * ([...steps].sort((a, b) => a - b)[steps.length >> 1] ?? 0);
+  const [time, values] = [[], columns.map(() => [])];
+  times.forEach((ms, index) => {
+    if (index && steps[index - 1] > longest) {
+      time.push(times[index - 1] + 1000);
+      values.forEach((column) => column.push(null));
+    }
+    time.push(ms);
+    values.forEach((column, n) => column.push(columns[n][index]));
+  });
+  return { time, values };
+}
+
 function inside(series, metric, from, to) {
   const found = [];
   series.end_ms.forEach((ms, index) => {

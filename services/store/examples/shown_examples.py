@@ -3,7 +3,7 @@
 ``tuning/{YYYY-MM-DD}-p{partition}-{schema}.parquet`` holds a row an example: its features in half precision, and the
 forecasts that the network corrects. What came stands in the history. A day's file is written again with each flush; it
 has each example once, whatever a replay after a crash brings again. Files that are too old to be trained on are removed
-as days begin.
+as days begin, once as many days as are kept have come since: one site whose clock is ahead begins a day, and no more.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["FOLDER", "KeptExamples", "ShownExamples", "StoredExamples"]
 I64 = npt.NDArray[np.int64]
 
 FOLDER = "tuning"
+HELD_DAYS = 2
+"""So many days of a partition are in memory: of the rows that come now, and of a site that is behind or ahead."""
 _EVER_MS = 250_000_000_000_000  # the year 9892
 _VALUES = ("origin", "ahead", "baseline")
 _SCHEMA = pa.schema(
@@ -71,7 +73,7 @@ class ShownExamples:
     def __init__(self, storage: Storage | Path, spec: ForecastSpec) -> None:
         self._storage, self._spec = stored_in(storage), spec
         self._spans: dict[str, tuple[str, Span]] = {}  # name of a file -> its version, and what it holds
-        self._newest: dict[int, tuple[str, pa.Table]] = {}  # partition -> its newest day, and what its file holds
+        self._held: dict[int, dict[str, pa.Table]] = {}  # partition -> the days written last, and what their files hold
 
     def put(self, partition: int, kept: Sequence[KeptExamples], check: Callable[[], None] = always) -> None:
         """Make examples durable; those that are there already stay as they are. Raises :class:`HistoryError`.
@@ -81,17 +83,18 @@ class ShownExamples:
         days: dict[str, list[pa.Table]] = {}
         for one in kept:
             days.setdefault(day_of(one.end_ms), []).append(_table(one))
+        last = self._held.setdefault(partition, {})
         for day, tables in sorted(days.items()):
-            held_day, held = self._newest.get(partition, ("", None))
-            if held is None or held_day != day:
-                held = self._held(self._key(partition, day))
+            key = self._key(partition, day)
+            held = last.pop(day) if day in last else self._there(key)
             whole = _once(pa.concat_tables([held, *tables]))
             if len(whole) > len(held):
-                write_table(self._storage, self._key(partition, day), whole, check)
-            if day > held_day:
+                write_table(self._storage, key, whole, check)
+            if not len(held):
                 self._forget(partition, day)
-            if day >= held_day:
-                self._newest[partition] = day, whole
+            last[day] = whole
+            while len(last) > HELD_DAYS:
+                del last[next(iter(last))]
 
     def read(self, after_ms: int, to_ms: int, most_zones: int) -> StoredExamples:
         """Those with ``after_ms < end_ms <= to_ms`` of all partitions, of so many zones at most, spread evenly over
@@ -145,7 +148,7 @@ class ShownExamples:
     def _key(self, partition: int, day: str) -> str:
         return f"{FOLDER}/{day}-p{partition}-{self._spec.hash}.parquet"
 
-    def _held(self, key: str) -> pa.Table:
+    def _there(self, key: str) -> pa.Table:
         return read_table(self._storage, key) if version_of(self._storage, key) else _SCHEMA.empty_table()
 
     def _names(self, after_ms: int, to_ms: int) -> Iterator[str]:
@@ -161,10 +164,15 @@ class ShownExamples:
             raise unreadable(self._storage.address(FOLDER), error) from error
 
     def _forget(self, partition: int, day: str) -> None:
-        """Remove a partition's files, of any schema, that are too old by this day."""
-        oldest = (datetime.fromisoformat(day) - timedelta(days=KEPT_DAYS)).date().isoformat()
-        for name in self._all_names():
-            if f"-p{partition}-" in name and name < oldest:
+        """Remove a partition's files, of any schema, that are too old by this day, and by how many days have come since
+        theirs.
+        """
+        mine = [name for name in self._all_names() if f"-p{partition}-" in name]
+        newest = sorted({name[: len(day)] for name in mine})[-KEPT_DAYS - 1 :]
+        by_day = (datetime.fromisoformat(day) - timedelta(days=KEPT_DAYS)).date().isoformat()
+        oldest = min([by_day, *newest[:1]])
+        for name in mine:
+            if name < oldest:
                 try:
                     self._storage.delete(f"{FOLDER}/{name}")
                 except OSError as error:

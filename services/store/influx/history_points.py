@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from models.spec import ForecastSpec
 from services.store.forecasts import IssuedForecasts
-from services.store.history import History
 from services.store.influx.gaps import Stream
 from services.store.influx.lines import issued_lines, row_lines
 from services.store.rows import SiteStep
+from services.store.tables.row_table import RowTable
 
 __all__ = ["HistoryPoints", "PointSource", "Points"]
 
@@ -38,10 +38,12 @@ class PointSource(Protocol):
 
 
 class HistoryPoints:
-    """Zone rows from the history; forecasts from what was kept of them before they were published."""
+    """Zone rows from the history's table, of whatever step: charts show them as they closed. Forecasts from what was
+    kept of them before they were published.
+    """
 
-    def __init__(self, history: History, issued: IssuedForecasts, spec: ForecastSpec) -> None:
-        self._history, self._issued, self._spec = history, issued, spec
+    def __init__(self, rows: RowTable, issued: IssuedForecasts, spec: ForecastSpec) -> None:
+        self._rows, self._issued, self._spec = rows, issued, spec
 
     def read(self, stream: Stream, after_ms: int, until_ms: int) -> Points | None:
         """See :class:`PointSource`. Rows are in the history after its next flush."""
@@ -51,10 +53,10 @@ class HistoryPoints:
             found = self._issued.read(site, after_ms, len(horizons), len(targets), until_ms)
             lines = [line for forecast in found for line in issued_lines(forecast, horizons, targets)]
             return Points(lines, max((forecast.origin_ms for forecast in found), default=0))
-        if self._history.newest_ms(site) < until_ms:
+        table = self._rows.read(after_ms, until_ms, [site]) if self._rows.newest_ms(site) >= until_ms else None
+        if table is None:
             return None
-        table = self._history.read(after_ms, until_ms, [site])
-        return Points(row_lines(self._history.channels, _steps(table, self._history.channels, site)), until_ms)
+        return Points(row_lines(self._spec.channels, _steps(table, self._spec.channels, site)), until_ms)
 
 
 def _steps(table: pa.Table, channels: Sequence[str], site: str) -> list[SiteStep]:

@@ -18,6 +18,7 @@ from edge.log import (
     LogError,
     LogFormatError,
     LogFullError,
+    LogReplacedError,
     NewRecord,
     Origin,
     partition_of,
@@ -310,6 +311,28 @@ def test_origins_count_a_sites_records_through_restarts_and_truncation(tmp_path:
         log.truncate(PARTITION, end)
         log.close()
     assert numbers == list(range(6))
+
+
+def test_a_file_that_was_replaced_takes_and_gives_nothing(tmp_path: Path) -> None:
+    """What is appended to a file that nobody finds any more would be lost; all goes on once that file is back."""
+    path, away = tmp_path / "log.sqlite", tmp_path / "away"
+    away.mkdir()
+    log = SqliteLog(path)
+    log.append([_new()])
+    for file in tmp_path.glob("log.sqlite*"):
+        file.rename(away / file.name)
+    with pytest.raises(LogReplacedError, match=r"log\.sqlite is another file than the one that was opened"):
+        log.read(PARTITION, 0, 10)
+    other = SqliteLog(path)
+    for call in (lambda: log.append([_new()]), lambda: log.read(PARTITION, 0, 10), lambda: log.end_offset(PARTITION)):
+        with pytest.raises(LogReplacedError):
+            call()
+    other.close()
+    for file in away.iterdir():
+        file.rename(path.parent / file.name)
+    assert log.append([_new()]) == [(PARTITION, 1)]
+    assert len(log.read(PARTITION, 0, 10)) == 2
+    log.close()
 
 
 def test_a_failing_disk_appends_nothing(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_plan_counts_as_not_followed_from_when_it_was_not() -> None:
         "sp_co2_ppm": np.full(3, 9.0),
     }
     [fact] = unplanned(PLAN, realised, planned, 3 * 300_000, 300_000).values()
-    assert fact == Fact("plan_not_followed", 300_000, "sp_heat_c is 15, planned 18", 1.0)
+    assert fact == Fact("plan_not_followed", 300_000, "sp_heat_c is 15.0 °C, planned 18.0 °C", 1.0)
     assert finding_of(PLAN, [fact], 300_000 + 3_600_000).is_now
 
 

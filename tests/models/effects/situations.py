@@ -24,6 +24,7 @@ def situation(count: int = 1, **metrics: float) -> Situation:
         foreseen=np.full((count, BINS_BACK + 50, len(PLANNED)), np.nan, np.float32),
         into_bin_ms=np.full(count, 1_799_999, np.int64), path=path,
         sun=np.full((count, len(GRID_MIN)), -0.5, np.float32),
+        clock_min=np.zeros((count, len(GRID_MIN)), np.int64),
     )  # fmt: skip
 
 

@@ -106,3 +106,10 @@ def test_a_crash_while_it_is_kept_leaves_the_one_before(
     assert TrainingProgress.load(tmp_path).history == before.history
     before.save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [PROGRESS_FILE]
+
+
+def test_what_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    """As any other file's: whoever keeps it need not know what writes it."""
+    nothing = TrainingProgress({}, (), {}, {}, np.zeros(4, np.uint8))
+    with pytest.raises(OSError, match="No such file"):
+        nothing.save(tmp_path / "away")

@@ -16,8 +16,9 @@ from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, AlertBook, Rule
 from models.alerts.alert_rule import AlertRule
 from services.alert import waiting_mails
 from services.alert.alert_deliveries import AlertDeliveries
-from services.alert.alert_mail import AlertMail, MailServer, digest
+from services.alert.alert_mail import AlertMail, digest
 from services.alert.delivery import Deliverer
+from services.alert.mail_server import MailServer
 from services.alert.waiting_mails import FIRST_PAUSE_S, GIVE_UP_S
 from services.config import load_settings
 from services.ingest.alerts.shown_alert import shown_alert

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from edge.wire.reading import Sample
 from edge.wire.vocabulary import VOCABULARY
 from services.app import System
 from services.cli import app
-from services.cli.setup import doctor, doctor_servers
+from services.cli.setup import doctor, doctor_broker, doctor_servers
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
 from services.cli.setup.doctor_files import named_files
@@ -83,6 +87,58 @@ def test_a_port_of_devices_in_use_is_found(tmp_path: Path, monkeypatch: pytest.M
     nowhere = check_of("MQTT port", mqtt={**mqtt, "listen": "192.0.2.1"})
     assert nowhere.state is CheckState.FAIL
     assert "mqtt.listen" in nowhere.advice
+
+
+def test_a_broker_that_runs_already_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is started beside it, which its devices do not reach; a port of another program is no broker."""
+    monkeypatch.setattr(doctor_broker, "TIMEOUT_S", 0.3)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        mqtt = {"port": server.getsockname()[1]}
+        assert "beside" not in check_of("MQTT broker", mqtt=mqtt).found
+    with broker_that_refuses() as port:
+        check = check_of("MQTT broker", mqtt={"port": port})
+    assert check.state is CheckState.WARN
+    assert f"on a free port, beside the broker that answers at port {port}" in check.found
+    assert "mqtt.host" in check.advice
+
+
+@contextmanager
+def broker_that_refuses() -> Iterator[int]:
+    """A broker on loopback that wants another login (a CONNACK of code 5); its port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1024)
+            self.request.sendall(b"\x20\x02\x00\x05")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def test_no_broker_is_promised_that_is_not_started(tmp_path: Path) -> None:
+    """That of a system that runs is named; where its port is taken that is said once; and with a gateway elsewhere
+    there is none.
+    """
+    (tmp_path / "hothouse-data").mkdir()
+    told = tmp_path / "hothouse-data" / "run.json"
+    told.write_text(json.dumps({"pid": os.getpid(), "mqtt": {"host": "127.0.0.1", "port": 4711}}))
+    assert check_of("MQTT broker").found == "the Hothouse that runs here has one at 127.0.0.1:4711"
+    told.unlink()
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        mqtt = {"listen": "127.0.0.1", "port": server.getsockname()[1]}
+        assert [name for name in names_of(mqtt=mqtt) if name.startswith("MQTT")] == ["MQTT port"]
+    assert "MQTT broker" not in names_of(mqtt={"gateway": "elsewhere"})
+
+
+def names_of(**settings: object) -> list[str]:
+    """The checks that are made under these settings."""
+    return [check.name for check in examine(load_settings(**{"api": {"port": 0}, **settings}))]
 
 
 def test_a_missing_secret_file_is_found() -> None:
@@ -199,6 +255,7 @@ def test_a_server_that_is_away_fails(name: str, settings: dict[str, object]) -> 
 
 def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that accepts and never answers fails after the time-out."""
+    monkeypatch.setattr(doctor_broker, "TIMEOUT_S", 0.3)
     monkeypatch.setattr(doctor_servers, "TIMEOUT_S", 0.3)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

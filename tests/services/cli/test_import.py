@@ -18,8 +18,9 @@ from services.cli.history.influx_tables import read_influx, write_zones
 from services.cli.root import app
 from services.config import InfluxSettings
 from services.errors import HothouseError
+from services.store.history import History
 from services.store.imports.import_job import open_jobs
-from services.store.rows import SiteStep
+from services.store.rows import DeviceRow, SiteStep
 from services.store.series import InfluxWriter
 from tests.conftest import require_env
 from tests.patience import patience_s
@@ -51,6 +52,35 @@ def test_a_dry_run_shows_what_was_understood_and_writes_nothing(tmp_path: Path) 
     assert "site demo: 12 rows of one zone" in shown.output
     assert "no metric is known for: foo" in shown.output
     assert not (data / "storage").exists()
+
+
+def test_zones_that_never_sent_are_named(tmp_path: Path) -> None:
+    """A name that was misspelt would make a zone that nobody has. What was imported counts as no sign of life."""
+    data, folder = tmp_path / "data", folder_of(tmp_path / "old")
+
+    def said(*options: str) -> str:
+        shown = run("--data-dir", str(data), "import", str(folder), "--site", "demo", *options)
+        assert shown.exit_code == 0, shown.output
+        return " ".join(shown.output.split())
+
+    assert "No zone has sent anything at site demo in 60 days." in said("--dry-run")
+    sent(data / "storage", "demo", "north-1", "north-2")
+    assert "sent" not in said("--dry-run").replace("north-1", "")
+    (folder / "north-1.csv").rename(folder / "nort-1.csv")
+    for options in ((), ("--no-wait",), ()):  # the real one says so, too: it cannot be taken back
+        expected = "nort-1 has sent nothing at site demo in 60 days; did you mean north-1?"
+        assert expected in said(*(options or ("--dry-run",)))
+    sent(data / "storage", "demo", "nort-1", days=70)
+    assert "north-2" not in said("--dry-run")
+
+
+def sent(storage: Path, site: str, *zones: str, days: int = 0) -> None:
+    """Rows of devices, as a shard keeps them."""
+    values = np.full((len(zones), 1), 20, np.float32)
+    devices = [DeviceRow(zone, "climate", "air_temp_c", 1, 20, 20, 20, 20) for zone in zones]
+    history = History(storage, ("air_temp_c",))
+    history.add([SiteStep(0, site, T0 + days * 86_400_000, zones, values, values, devices)])
+    history.flush()
 
 
 def test_the_clock_is_that_of_the_site_and_is_told(tmp_path: Path) -> None:

@@ -49,3 +49,21 @@ def test_what_fails_is_tried_again_and_keeps_nothing_else(error: type[Exception]
     assert failures.last_error == ""
     assert round_at(FIRST_MS + 3 * HOUR_MS) == (2, 2, 2)
     assert round_at(FIRST_MS + DAY_MS) == (3, 3, 3)
+
+
+def test_a_site_whose_clock_was_ahead_keeps_no_day_of_the_others_from_being_merged() -> None:
+    """It says next year once, and then nothing more: others go on day by day, and what failed is tried again."""
+    issued, history, plans = Store({2, 3}, HistoryError), Store(set(), HistoryError), Store(set(), HistoryError)
+    merge = DailyMerge(issued, history, plans, [0], lambda: None, AtOnce(), Failures())  # type: ignore[arg-type]
+
+    def round_at(at_ms: int) -> int:
+        merge.begin(at_ms)
+        merge.finish()
+        return issued.count
+
+    assert round_at(FIRST_MS) == 1
+    assert round_at(FIRST_MS + 365 * DAY_MS) == 2
+    assert round_at(FIRST_MS + HOUR_MS) == 3
+    assert round_at(FIRST_MS + HOUR_MS + 300_000) == 3
+    assert round_at(FIRST_MS + 2 * HOUR_MS) == 4
+    assert [round_at(FIRST_MS + hour * HOUR_MS) for hour in range(3, 72)] == [4] * 21 + [5] * 24 + [6] * 24

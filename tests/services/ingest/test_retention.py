@@ -14,8 +14,13 @@ from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import T0
 
 
+def tick(site: str, day: float) -> NewRecord:
+    return NewRecord(site, "tick", T0 + int(day * DAY_MS), b"")
+
+
 def log_of(*days: float) -> MemoryLog:
-    return filled([NewRecord("demo", "tick", T0 + int(at * DAY_MS), b"") for at in days])
+    """A tick on each day, and nine more in the seconds after the last: by these the site's clock goes."""
+    return filled([tick("demo", day) for day in (*days, *(days[-1] + second / 86_400 for second in range(1, 10)))])
 
 
 def test_only_what_is_old_and_passed_leaves() -> None:
@@ -25,7 +30,7 @@ def test_only_what_is_old_and_passed_leaves() -> None:
     keep = Retention(log, 7)
     assert keep.apply(0, lambda: 2) == 2
     assert keep.apply(0, lambda: 6) == 1
-    assert (log.begin_offset(0), [r.offset for r in log.read(0, 3, 10)]) == (3, [3, 4, 5])
+    assert (log.begin_offset(0), [r.offset for r in log.read(0, 3, 3)]) == (3, [3, 4, 5])
     assert keep.apply(0, lambda: 6) == 0
 
 
@@ -40,14 +45,53 @@ def test_one_clock_that_is_ahead_neither_keeps_all_nor_throws_kept_days_away(mon
         while keep.apply(0, lambda: log.end_offset(0)):
             pass
         oldest_hour = log.begin_offset(0) // 2
-        assert max(0, hour - 8 * 24) <= oldest_hour <= max(0, hour - 7 * 24)
+        assert max(0, hour - 9 * 24) <= oldest_hour <= max(0, hour - 7 * 24)
 
 
-def test_a_site_that_was_cut_off_takes_no_kept_day_of_its_neighbour() -> None:
-    """Its records are ten days old when they come; those of its neighbour that stand before them are young."""
-    log = log_of(*(19 + hour / 24 for hour in range(24)))
-    log.append([NewRecord("other", "tick", T0 + 10 * DAY_MS, b"")])
-    assert Retention(log, 1).apply(0, lambda: log.end_offset(0)) == 0
+def removed(log: MemoryLog, keep_days: int) -> int:
+    """How many records leave at the first look, if snapshots stand at the end."""
+    return Retention(log, keep_days).apply(0, lambda: log.end_offset(0))
+
+
+@pytest.mark.parametrize("looks_at", [20, 5_000])
+@pytest.mark.parametrize("days_behind", [10, 31, 400])
+def test_a_site_that_was_cut_off_takes_no_kept_day_of_its_neighbour(
+    days_behind: int, looks_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However old its records are when they come, and also where a look sees nobody else: those of its neighbour that
+    stand before them are young.
+    """
+    monkeypatch.setattr(retention, "LOOK_EVERY_RECORDS", looks_at)
+    log = log_of(*(hour / 24 for hour in range(1, 24)))
+    for number in range(100):
+        log.append([tick("other", 1 - days_behind + number / 10)])
+        assert removed(log, 1) == 0
+
+
+@pytest.mark.parametrize("days_ahead", [20, 400])
+def test_a_clock_that_is_always_wrong_counts_for_its_own_site_alone(days_ahead: int) -> None:
+    """Both sites keep a day, whichever of the two is right."""
+    log = MemoryLog(1)
+    for hour in range(100):
+        log.append([tick("now", hour / 24), tick("later", days_ahead + hour / 24)])
+    kept_hours = 100 - removed(log, 1) / 2
+    assert 24 <= kept_hours <= 24 + retention.TIMES
+
+
+def test_one_reading_ahead_of_the_only_site_takes_none_of_its_kept_days() -> None:
+    """All records that come after it have its time. Nothing more leaves until that has come."""
+    log = log_of(0, 1, 2, 8, 9, 10)
+    for _ in range(100):
+        log.append([tick("demo", 400)])
+        removed(log, 7)
+        assert log.begin_offset(0) == 3
+
+
+def test_a_site_that_has_left_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no clock any more: its records are old by that of its neighbour."""
+    monkeypatch.setattr(retention, "LOOK_EVERY_RECORDS", 10)
+    log = filled([tick("left", 0), tick("left", 0.1), *(tick("demo", 10 + minute / 1440) for minute in range(10))])
+    assert removed(log, 7) == 2
 
 
 def test_an_empty_log_and_no_snapshot_are_left_alone() -> None:
@@ -75,7 +119,7 @@ def test_much_leaves_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of(*range(20))
     keep = Retention(log, 7)
     assert [keep.apply(0, lambda: 20) for _ in range(6)] == [3, 3, 3, 3, 0, 0]
-    log.append([NewRecord("demo", "tick", T0 + 20 * DAY_MS, b"")])
+    log.append([tick("demo", 20 + second / 86_400) for second in range(10)])
     assert keep.apply(0, lambda: 21) == 1
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from edge.log import LogError, NewRecord, RecordKind
 from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
 from services.config import SiteSettings, load_settings
 from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
@@ -297,6 +298,24 @@ def test_a_log_that_ends_before_the_snapshot_is_an_error(tmp_path: Path) -> None
     rig.log = filled(list(day(5)))
     with pytest.raises(SnapshotError, match=f"ends at {rig.log.end_offset(0)}, before the snapshot's offset {read}"):
         rig.shard()
+
+
+def test_a_log_of_another_name_is_an_error(tmp_path: Path) -> None:
+    """It holds enough records, and they are others: a shard would go on in the middle of them."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.log = SqliteLog(tmp_path / "before.sqlite", 1)  # type: ignore[assignment]
+    rig.log.append(list(day(10)))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    before, rig.log = rig.log, SqliteLog(tmp_path / "other.sqlite", 1)  # type: ignore[assignment]
+    rig.log.append(list(day(20)))
+    with pytest.raises(SnapshotError, match=f"has the name {rig.log.id}, that of the snapshot {before.id}"):
+        rig.shard()
+    rig.log.close()
+    rig.log = before
+    rig.drain(rig.shard())
+    before.close()
 
 
 def test_plans_and_events_are_counted(tmp_path: Path) -> None:

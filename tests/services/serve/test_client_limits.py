@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from services.access_keys import AccessKeys
+from services.serve.api import event_stream
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.client_limits import ClientLimits, Limits, RequestRate
@@ -203,6 +204,39 @@ def test_open_streams_are_counted_while_they_are_open() -> None:
         assert one.state.limits._streams == {}
 
     asyncio.run(run())
+
+
+def test_streams_that_are_asked_for_at_once_are_bounded_as_well() -> None:
+    """None begins unseen between the look at how many there are and its own beginning: of one client, and in all."""
+    for limits, most, status in ((Limits(streams=2), event_stream.MOST, 429), (Limits(), 2, 503)):
+        one = Limited(limits)
+        one.state.events.longest_s = 60
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(event_stream, "MOST", most)
+            answered = asyncio.run(asked_at_once(one, 5))
+        assert sorted(answered) == [200] * 2 + [status] * 3
+        assert (one.state.events.open, one.state.limits._streams) == (0, {})
+
+
+async def asked_at_once(one: Limited, times: int) -> list[int]:
+    """What so many requests for a stream are answered, of which none ends before all have been."""
+    app, gone, statuses = create_app(one.state), asyncio.Event(), []
+    scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b"",
+             "headers": [(b"authorization", b"Bearer op-key")], "client": ("10.0.0.1", 1)}  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+            if len(statuses) == times:
+                gone.set()
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(app(dict(scope), receive, send) for _ in range(times)))
+    return statuses
 
 
 def test_refusals_are_described_for_each_call_but_those_about_health() -> None:

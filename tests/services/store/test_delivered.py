@@ -46,7 +46,7 @@ def delivered(root: Path, partitions: range = range(PARTITIONS)) -> Delivered:
 
 def missing(notes: Delivered, history: History) -> dict[str, list[int]]:
     """Site -> the numbers of the steps that are to be sent."""
-    gaps, found = notes.gaps(history), {}
+    gaps, found = notes.gaps(history.zones), {}
     while (oldest := gaps.oldest()) is not None:
         stream, gap = oldest
         if stream.kind == "rows":
@@ -96,7 +96,7 @@ def test_the_newest_row_is_known_without_reading_values(
 
 def test_a_restart_sends_what_was_not_taken(history: History, tmp_path: Path) -> None:
     """Rows after the note come again; a site without a note comes whole."""
-    Delivered(tmp_path, range(PARTITIONS), PARTITIONS).gaps(History(tmp_path / "empty", CHANNELS))
+    Delivered(tmp_path, range(PARTITIONS), PARTITIONS).gaps(History(tmp_path / "empty", CHANNELS).zones)
     delivered(tmp_path).note(rows({"demo": 1, "north": 3}))
     notes = delivered(tmp_path)
     assert missing(notes, history) == {"demo": [2, 3], "south": [0, 1, 2, 3]}
@@ -105,7 +105,7 @@ def test_a_restart_sends_what_was_not_taken(history: History, tmp_path: Path) ->
 def test_a_note_never_goes_back(history: History, tmp_path: Path) -> None:
     """Points that a replay sends again change no note."""
     notes = delivered(tmp_path)
-    notes.gaps(history)
+    notes.gaps(history.zones)
     notes.note(rows({"demo": 0}))
     assert missing(delivered(tmp_path), history) == {}
 
@@ -113,7 +113,7 @@ def test_a_note_never_goes_back(history: History, tmp_path: Path) -> None:
 def test_each_partition_has_its_own_note(history: History, tmp_path: Path) -> None:
     """Another number of shards finds the notes of those before."""
     for number in range(PARTITIONS):
-        delivered(tmp_path, range(number, number + 1)).gaps(history)
+        delivered(tmp_path, range(number, number + 1)).gaps(history.zones)
     history.add([step(site, 4) for site in SITES])
     history.flush()
     assert missing(delivered(tmp_path), history) == {site: [4] for site in SITES}
@@ -122,9 +122,9 @@ def test_each_partition_has_its_own_note(history: History, tmp_path: Path) -> No
 def test_forecasts_have_a_note_of_their_own(history: History, tmp_path: Path) -> None:
     """Of a row that was taken the forecast may still be missing; it may have been kept before its row."""
     notes = delivered(tmp_path)
-    notes.gaps(history)
+    notes.gaps(history.zones)
     notes.note(rows(dict.fromkeys(SITES, 4)))
-    again = delivered(tmp_path).gaps(history)
+    again = delivered(tmp_path).gaps(history.zones)
     day_ms = 86_400_000
     assert Stream("rows", "demo") not in again
     assert again.oldest() == (Stream("forecasts", "demo"), Gap(T0 + 3 * STEP, T0 + 3 * STEP + day_ms))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ class Shard:
         notes = Delivered(self._root, [0], 1)
         self.series = InfluxWriter(
             "", "", "", "", SPEC.channels, self._bound, self._server.take, 0.01, notes.note,
-            HistoryPoints(History(self._root, SPEC.channels), self.issued, SPEC), notes.gaps(self.history),
+            HistoryPoints(History(self._root, SPEC.channels).zones, self.issued, SPEC), notes.gaps(self.history.zones),
         )  # fmt: skip
         return self.series
 
@@ -122,6 +123,26 @@ def test_what_the_history_lacks_is_counted_as_lost(tmp_path: Path) -> None:
     lost = len(shard.wanted - server.lines)
     assert lost > 0
     assert shard.series.stats()["dropped"] == lost
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_rows_of_a_step_that_the_settings_do_not_follow_yet_arrive(dies: bool, tmp_path: Path) -> None:
+    """An event has made a site's rows ten minutes long. They leave memory, or the process dies with them."""
+    server = Server()
+    shard = Shard(tmp_path, server, queue_points=4)
+    server.away.set()
+    for number in range(0, 40, 2):
+        step = replace(made("demo", number)[0], step_ms=2 * STEP)
+        shard.series.rows([step])
+        shard.history.add([step])
+        shard.wanted |= set(row_lines(SPEC.channels, [step]))
+    shard.history.flush()
+    if dies:
+        shard.die()
+    server.away.clear()
+    until(lambda: server.lines == shard.wanted)
+    until(lambda: shard.series.stats()["in_history"] == 0)
+    shard.series.close(patience_s(30))
 
 
 def test_a_gap_waits_for_the_history(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from models.psychrometrics import DERIVED
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
+from services.serve.api.begun_stream import BegunStream
 from services.serve.api.middleware.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
@@ -60,22 +61,19 @@ def live_routes(state: ApiState) -> APIRouter:
         missed then, unless `hello` says `anew`.
         """
         reach = state.keys.require_reader(authorization)
-        if state.events.is_full:
-            raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
         client = state.limits.client(request.scope)
-        state.limits.check_stream(client)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-        async def stream() -> AsyncIterator[bytes]:
-            if is_head(request.scope):
-                return
+        async def stream() -> AsyncGenerator[bytes, None]:
             with state.limits.stream(client):
                 said = state.events.stream(last_event_id, state.recent_readiness(), reach.sites)
                 async with aclosing(said) as messages:
                     async for message in messages:
+                        if is_head(request.scope):
+                            return
                         yield message
 
-        return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
+        return BegunStream(stream(), media_type="text/event-stream", headers=headers)
 
     told: dict[int | str, dict[str, Any]] = {
         **described(QualityAnswer), **{status: PREDICT_ANSWERS[status] for status in (404, 503)},

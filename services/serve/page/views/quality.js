@@ -3,6 +3,7 @@ import { get } from "../api.js";
 import { TimeChart } from "../chart.js";
 import { timeOf, dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
+import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
 import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
@@ -81,13 +82,14 @@ export function qualityView(box, key) {
       const found = judged(past);
       chartWords.textContent = found ? t("quality.words", { inside: percent(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
       const of = (values) => values.map((value) => (value === null ? null : shown(value, target)));
+      const { time, values: [low, middle, high, came] } = broken(past.time_ms, [past.p10, past.p50, past.p90, past.came].map(of));
       chart.options.unit = unitOf(target);
       chart.options.places = unitOf(target) === "kPa" ? 2 : ["%", "ppm"].includes(unitOf(target)) ? 0 : 1;
       chart.options.minSpan = unitOf(target) === "kPa" ? 0.2 : 2;
       chart.describe(`${t("quality.past")}: ${name(target)}, ${t("quality.before", { time: duration(horizon) })}. ${chartWords.textContent}`);
       chart.show([
-        { id: "said", name: t("quality.said", { time: duration(horizon) }), colour: "main", width: 1.8, time: past.time_ms, values: of(past.p50), low: of(past.p10), high: of(past.p90) },
-        { id: "came", name: t("quality.came"), colour: "past", width: 2, time: past.time_ms, values: of(past.came) },
+        { id: "said", name: t("quality.said", { time: duration(horizon) }), colour: "main", width: 1.8, time, values: middle, low, high },
+        { id: "came", name: t("quality.came"), colour: "past", width: 2, time, values: came },
       ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
     } catch (error) {
       if (number_ === asked) chartWords.textContent = reason(error.message);

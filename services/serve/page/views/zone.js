@@ -11,7 +11,7 @@ import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
 import { addressOf } from "../address.js";
-import { alertItem, badges, figures, foldedAlerts, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -182,6 +182,8 @@ export function zoneView(box, key) {
       night.hidden = true;
       return;
     }
+    night.hidden = false;
+    if (!night.childNodes.length) put(night, h("h3", {}, t("night.title")), loading());
     const zone = zoneOf(key);
     const horizon = pickHorizon(forecast, 720);
     try {

@@ -77,7 +77,7 @@ def test_nobody_has_left_a_plan_before_it_came() -> None:
     house.plan((NOON - 6 * HOUR, 19.5), (NOON + 8 * HOUR, 17.0))
     house.go_on(1, 18.0)
     [fact] = house.look()
-    assert (fact.since_ms, fact.words) == (NOON + STEP, "sp_heat_c is 18, planned 19.5")
+    assert (fact.since_ms, fact.words) == (NOON + STEP, "sp_heat_c is 18.0 °C, planned 19.5 °C")
     assert desk.hear(house.end_ms, "demo", "z1", [fact], OF_PLANS) == []
     house.go_on(12, 18.0)
     [fact] = house.look()
@@ -132,7 +132,7 @@ def test_the_last_value_of_a_plan_is_judged_for_the_day_that_it_holds() -> None:
     house.plan((NOON + MINUTE, 18.0))
     house.go_on(24 * 12, 15.0)
     [fact] = house.look()
-    assert (fact.since_ms, fact.words) == (NOON + STEP, "sp_heat_c is 15, planned 18")
+    assert (fact.since_ms, fact.words) == (NOON + STEP, "sp_heat_c is 15.0 °C, planned 18.0 °C")
     house.go_on(1, 15.0)
     assert house.look() is None
 

@@ -169,6 +169,37 @@ def test_files_of_a_submitted_model_go_once_mlflow_answers_unless_a_version_name
     assert retrainer.status()["last_error"] == ""
 
 
+@pytest.mark.parametrize(("call", "stays"), [("log_batch", False), ("set_registered_model_alias", True)])
+def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, call: str, stays: bool
+) -> None:
+    """Killed while MLflow was asked to take what was trained: the next one removes what no version names."""
+
+    def kill(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    cluster.results, folder = [True], cluster.folder / "run1"
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, call, kill)
+        patch.setattr("services.learn.promotion.unregistered.Unregistered._forget", kill)
+        with pytest.raises(Killed):
+            make().retrain_if_due()
+    again = make(retrain_every_s=0)
+    for waits_s in (PRUNE_S, GRACE_MS / 1000 - 1):
+        clock.now_s += waits_s
+        again.retrain_if_due()
+        assert folder.exists()
+    clock.now_s += PRUNE_S
+    again.retrain_if_due()
+    assert folder.exists() == stays
+    assert list((cluster.folder.parent / "unregistered" / "network").iterdir()) == []
+    assert [row["folder"] for row in again.models()] == [str(folder)] * stays
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
 def away(*_: Any, **__: Any) -> None:
     """What MLflow's client says of a server that does not answer."""
     raise MlflowException("no answer", error_code=get_error_code(503))

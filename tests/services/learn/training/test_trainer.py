@@ -12,9 +12,11 @@ import pytest
 import ray.train
 import ray.train.torch
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from models.features.windows import WindowSet
+from models.network import progress as progress_module
 from models.network.progress import PROGRESS_FILE
 from models.network.quantile import QuantileNetwork, to_tensors
 from models.network.training import FitResult, TrainingConfig, fit, pinball
@@ -123,3 +125,34 @@ def test_a_training_that_keeps_nothing_leaves_a_bucket_as_it_is(
     assert content() == before
     assert trainer.train(cast(Any, None), replace(plan, keeps=True)).resumed
     assert content() != before
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_disk_that_is_full_between_epochs_ends_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, workers: int
+) -> None:
+    """Where the storage is a folder, too: it is told, what was kept before holds, and a later epoch is kept again."""
+    reported: list[dict[str, Any]] = []
+    monkeypatch.setattr(ray.train, "report", lambda epoch, **_: reported.append(epoch))
+    plan = TrainPlan(
+        name="a", folder=str(tmp_path), spec=SPEC, config=SETTINGS, places={}, cut_ms=0,
+        shares=[frozenset({"s/z"})], workers=workers, use_gpu=False,
+    )  # fmt: skip
+
+    def full(*_: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    def epochs() -> int:
+        found = trainer._resume(plan)
+        return len(found.history) if found else 0
+
+    trainer._keep(progress(1), plan, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(progress_module, "save_file", full)
+        trainer._keep(progress(2), plan, 0)
+    assert "an epoch of a is not kept: Error while serializing: I/O error: No space left on device" in caplog.text
+    assert epochs() == 1
+    trainer._keep(progress(3), plan, 0)
+    assert epochs() == 3
+    assert [epoch["number"] for epoch in reported] == [0, 1, 2]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [PROGRESS_FILE]

@@ -14,6 +14,7 @@ from models.online.corrections.house_memory import channels_of
 from models.online.corrections.tuned_correction import KEPT_DAYS
 from models.spec import ForecastSpec
 from services.errors import HistoryError
+from services.store.examples import shown_examples
 from services.store.examples.shown_examples import FOLDER, KeptExamples, ShownExamples
 
 SPEC = ForecastSpec(("air_temp_c", "rh_pct", "vent_lee_pct"), ("air_temp_c", "rh_pct"), (30, 60))
@@ -59,7 +60,9 @@ def test_days_partitions_and_ranges(tmp_path: Path) -> None:
 
 
 def test_old_ones_go_and_others_own_stay(tmp_path: Path) -> None:
-    """As a partition begins a day, files of its own that are too old go, whatever their schema was."""
+    """As a partition begins a day, files of its own that are too old go, whatever their schema was, once as many days
+    have come since.
+    """
     other = replace(SPEC, horizons_min=(30, 60, 90))
     (tmp_path / FOLDER).mkdir()
     old = tmp_path / FOLDER / f"2022-03-01-p0-{other.hash}.parquet"
@@ -67,11 +70,32 @@ def test_old_ones_go_and_others_own_stay(tmp_path: Path) -> None:
     made = ShownExamples(tmp_path, SPEC)
     for partition in (0, 1):
         made.put(partition, [kept(T0), kept(T0 + DAY_MS)])
+    made.put(0, [kept(T0 + n * DAY_MS) for n in range(2, KEPT_DAYS + 1)])
+    assert old.exists()
     made.put(0, [kept(T0 + (KEPT_DAYS + 1) * DAY_MS)])
     names = {file.name for file in (tmp_path / FOLDER).iterdir()}
     assert old.name not in names
     assert f"2022-03-01-p0-{SPEC.hash}.parquet" not in names
     assert names >= {f"2022-03-02-p0-{SPEC.hash}.parquet", f"2022-03-01-p1-{SPEC.hash}.parquet"}
+
+
+def test_a_site_whose_clock_is_ahead_takes_no_examples_of_the_others(tmp_path: Path) -> None:
+    """Those of its neighbours stay, and go on day by day."""
+    made = ShownExamples(tmp_path, SPEC)
+    made.put(0, [kept(T0 + n * DAY_MS) for n in range(5)])
+    made.put(0, [kept(T0 + 365 * DAY_MS, site="ahead")])
+    made.put(0, [kept(T0 + n * DAY_MS) for n in range(5, 8)])
+    assert len(made.read(0, T0 + 8 * DAY_MS, 12)) == 2 * 8
+
+
+def test_a_day_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with each flush, also while rows of another day come, of a site whose clock is ahead."""
+    read: list[str] = []
+    made = ShownExamples(tmp_path, SPEC)
+    monkeypatch.setattr(shown_examples, "version_of", lambda storage, key: read.append(key) or "")
+    for n in range(5):
+        made.put(0, [kept(T0 + n * HOUR_MS), kept(T0 + 365 * DAY_MS + n * HOUR_MS, site="ahead")])
+    assert len(read) == 2
 
 
 def test_those_of_another_release_or_schema_are_left_out(tmp_path: Path) -> None:
