@@ -288,7 +288,7 @@ def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: P
     house.backend.shard_away = "the zone's shard does not answer"
     with opened(house) as address:
         page.open(f"{address}/#/zone/demo/north-1")
-        page.until(f"{VIEW}.includes('Tonight and tomorrow cannot be said now')")
+        page.until(f"{VIEW}.includes('There is no outlook for tonight and tomorrow now')")
         page.until("document.querySelectorAll('.uplot canvas').length === 3")
         page.until(f"{VIEW}.includes('Light today so far')")
 

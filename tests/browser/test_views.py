@@ -183,7 +183,7 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     shows(page, "01:00: the model was replaced by one with 4.0 % less error (v2 instead of v1).")
     took_s = time.monotonic() - began_s
     assert took_s < SOON_S, f"the swap was seen after {took_s:.1f} s"
-    assert "Errs 4.0 % less than v1 (2.0 % to 6.0 %)" in text(page)
+    assert "4.0 % less error than v1 (2.0 % to 6.0 %)" in text(page)
     page.ask("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Go back to v1').click()")
     page.until("document.getElementById('sure').open")
     page.ask("document.getElementById('sure-yes').click()")
