@@ -56,14 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Tests with a broker run one at a time, also those of another pytest on this machine: a real one is shared.
+    """Where a real broker is shared, tests with one run one at a time, also those of another pytest on this machine.
 
-    Waiting for it is no part of a test's time: this comes before the time-out begins to count.
+    Waiting for it is no part of a test's time: this comes before the time-out begins to count. A broker that a test
+    starts has a port and a folder of its own, and waits for no other.
     """
-    if item.get_closest_marker("broker") is None:
+    server = os.environ.get("HOTHOUSE_TEST_MQTT")
+    if not server or item.get_closest_marker("broker") is None:
         return (yield)
-    server = os.environ.get("HOTHOUSE_TEST_MQTT", "own").replace(":", "-")
-    with (Path(tempfile.gettempdir()) / f"hothouse-tests-{server}.lock").open("w") as lock:
+    with (Path(tempfile.gettempdir()) / f"hothouse-tests-{server.replace(':', '-')}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return (yield)
 

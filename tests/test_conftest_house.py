@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import FakeClock, require_env
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_a_unit_test_cannot_connect_elsewhere() -> None:
@@ -56,3 +59,13 @@ def test_the_clock_moves_only_when_told(clock: FakeClock) -> None:
 def test_the_recording_is_there(recording: Path) -> None:
     """The recording fixture holds two zones."""
     assert sorted(path.name for path in recording.glob("*.csv")) == ["Koala.csv", "Reference.csv"]
+
+
+def test_engines_are_started_in_the_folders_that_make_test_reads_for_them() -> None:
+    """Its part with engines reads these folders alone; a test elsewhere would be in no part."""
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.search(r"^engine := (.*)\nengine_folders := (.*)$", makefile, re.M)
+    assert named
+    marked = re.compile(rf"^[^\"'\n]*\bmark\.({'|'.join(named[1].split(' or '))})\b", re.M)
+    found = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py") if marked.search(path.read_text())}
+    assert {path.rpartition("/")[0] for path in found if not path.startswith("tests/ci/")} == set(named[2].split())

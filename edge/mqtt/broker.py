@@ -179,7 +179,7 @@ class LocalBroker:
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             # A login, not just a connection: another program may have taken the port before ours could.
-            if _accepts(self.address) and self._process.poll() is None:
+            if _accepts(self.address, self._process) and self._process.poll() is None:
                 return True
             time.sleep(0.02)
         self.kill()
@@ -223,8 +223,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _accepts(address: MqttAddress) -> bool:
-    """Whether the broker there accepts our login."""
+def _accepts(address: MqttAddress, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the broker there accepts our login; asked for as long as our process lives."""
     answered = threading.Event()
     reasons: list[ReasonCode] = []
 
@@ -238,7 +238,9 @@ def _accepts(address: MqttAddress) -> bool:
         open_connection(client, address)
     except OSError:
         return False
-    answered.wait(_LOGIN_S)
+    deadline = time.monotonic() + _LOGIN_S
+    while not answered.wait(0.05) and process.poll() is None and time.monotonic() < deadline:
+        pass
     client.disconnect()
     client.loop_stop()
     return bool(reasons) and not reasons[0].is_failure

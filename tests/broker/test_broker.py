@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.mqtt import broker as brokers
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
 from tests.broker.conftest import ROOT, device, local_broker, until
@@ -132,6 +134,18 @@ def test_a_broker_ends_with_its_parent_and_says_nothing(tmp_path: Path, kind: st
     assert process.stdout.read() == b""
     process.wait()
     until(lambda: _silent(port))
+
+
+@pytest.mark.timeout(300)
+def test_a_port_whose_owner_says_nothing_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program has it, accepts connections and never answers: our broker ended, so nobody waits for it."""
+    require_program("mosquitto")
+    monkeypatch.setattr(brokers, "_START_S", 3600.0)
+    monkeypatch.setattr(brokers, "_LOGIN_S", 3600.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(BrokerError, match="did not start"):
+            LocalBroker(tmp_path, "mosquitto", port=port).start()
 
 
 def test_a_broker_whose_port_is_taken_leaves_the_other_alone(tmp_path: Path) -> None:

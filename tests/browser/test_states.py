@@ -161,6 +161,7 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
     """
     house = House(tmp_path)
     house.fill()
+    page.hurry(60_000)  # each minute the page asks which zones are stale
     with opened(house) as address:
         page.open(address)
         page.until(f"{VIEW}.includes('Row of 01:00')")

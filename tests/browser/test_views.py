@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 TEXT = "document.getElementById('view').innerText"
 SOON_S = 2.0
+SYSTEM_MS = 5000
+"""So often the view of the system asks."""
 EVIDENCE = "The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.960 (0.940 to 0.980) of v1."
 
 
@@ -278,6 +280,7 @@ def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> No
 def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, address: str) -> None:
     """Rates, what was kept out with what to do about it, and each part with its state."""
     house.backend.letters = [letter(reason) for reason in ("malformed", "future_ts")]
+    page.hurry(SYSTEM_MS)
     page.open(f"{address}/#/system")
     shows(page, "12.5 a second 1,200 taken so far.")
     said = text(page)
@@ -312,6 +315,7 @@ def test_an_axis_names_each_of_its_values(page: Page, address: str) -> None:
 
 def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: str) -> None:
     """The live state keeps its last figures: the page says since when it tells nothing, and counts no samples of it."""
+    page.hurry(SYSTEM_MS)
     page.open(f"{address}/#/system")
     shows(page, "12.5 a second")
     house.state.view._told_s["shard-0"] -= 3600
@@ -331,6 +335,7 @@ def test_system_stays_where_it_was_read(browser: Page, house: House, address: st
     """
     house.backend.letters = [letter("malformed")]
     browser.renew(360, 780)
+    browser.hurry(SYSTEM_MS)
     browser.open(f"{address}/#/system")
     shows(browser, "12.5 a second")
     table = "document.querySelector('#view .scroll:has(#letters)')"
