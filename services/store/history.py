@@ -32,6 +32,8 @@ an import or a replay makes rows of the new step where there are old ones, those
 readers of the new step miss them. What is there stays, and nobody counts a time twice.
 """
 
+_DAY_MS = 86_400_000
+
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -138,9 +140,17 @@ class History:
         """The sites that have rows."""
         return self.zones.sites()
 
-    def span_ms(self) -> tuple[int, int] | None:
-        """The ends of the oldest and the newest row of all sites; ``None`` without rows. No row is read."""
-        return self.zones.span_ms(self.step_s)
+    def span_ms(self, now_ms: int) -> tuple[int, int] | None:
+        """The ends of the oldest and the newest row of all sites; ``None`` without rows. No row is read.
+
+        A site whose rows are more than a day ahead of ``now_ms`` has a wrong clock, and does not say which row is the
+        newest as long as another site does. Where all are ahead, ``now_ms`` may be what is wrong, and all count.
+        """
+        span = self.zones.span_ms(self.step_s)
+        if span is None or span[1] <= now_ms + _DAY_MS:
+            return span
+        newest = [self.newest_ms(site) for site in self.sites()]
+        return span[0], max((each for each in newest if each <= now_ms + _DAY_MS), default=span[1])
 
     def newest_ms(self, site: str) -> int:
         """The end of a site's newest row; 0 where it has none."""

@@ -84,7 +84,7 @@ def test_from_a_shards_examples_to_its_forecasts(tmp_path: Path, monkeypatch: py
         rig.drain(shard)
         shard.flush()
         history = History(storage, shard.spec.channels, 900)
-        to_ms = history.span_ms()[1]
+        to_ms = history.span_ms(now_ms=2**53)[1]
         job = Job(
             name="one", storage=str(storage), spec=shard.spec, learn=learn_settings(rig.settings.learn, TUNED),
             places={}, files=tuple(history.files()), after_ms=0, to_ms=to_ms, log_offsets={"0": 1}, champion="online",

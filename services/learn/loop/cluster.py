@@ -97,7 +97,7 @@ class RayCluster:
         """
         if self._behind():
             return None
-        span = self._history.span_ms()
+        span = self._span_ms()
         if span is None:
             return None
         oldest, newest = span
@@ -135,9 +135,12 @@ class RayCluster:
         ]
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
-        oldest_ms, newest_ms = (self._history.span_ms() if self._settings.learn.retrain_days else None) or (0, 0)
+        oldest_ms, newest_ms = (self._span_ms() if self._settings.learn.retrain_days else None) or (0, 0)
         days = (newest_ms - max(since_ms, oldest_ms)) / DAY_MS if newest_ms else 0.0
         return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
+
+    def _span_ms(self) -> tuple[int, int] | None:
+        return self._history.span_ms(time.time_ns() // 1_000_000)
 
     def history_days(self) -> float:
         """Length of the history in days; 0 where :meth:`history_span` has none. For what is fine-tuned, of the part
@@ -179,7 +182,7 @@ class RayCluster:
 
     def newest_ms(self) -> int:
         """The newest row in the history; 0 without any."""
-        span = self._history.span_ms()
+        span = self._span_ms()
         return span[1] if span else 0
 
     def compare(

@@ -9,6 +9,7 @@ improvement.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
     spec = forecast_spec(settings)
     history = History(storage_of(settings), spec.channels, settings.stream.step_s)
     where = address_of(settings).remote
-    span = history.span_ms()
+    span = history.span_ms(time.time_ns() // 1_000_000)
     if span is None:
         raise TrainingError(f"there is no history in {history.storage.url} yet")
     newest = span[1]

@@ -93,6 +93,21 @@ def test_a_range_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> N
     assert len(history.read(T0 + 9 * DAY)) == 0
 
 
+def test_a_site_with_a_wrong_clock_does_not_say_which_row_is_newest(tmp_path: Path) -> None:
+    """Its row of next year stood for now in every training, so that no other site's rows were young enough for one.
+    Where all sites are ahead, this machine's clock may be what is wrong.
+    """
+    history = History(tmp_path, CHANNELS)
+    assert history.span_ms(now_ms=T0) is None
+    ahead_ms = T0 + 365 * DAY
+    history.add([site_step(T0), site_step(ahead_ms, site="ahead"), site_step(T0 + DAY, site="right")])
+    history.flush()
+    assert history.span_ms(now_ms=T0 + DAY) == (T0, T0 + DAY)
+    assert history.span_ms(now_ms=T0) == (T0, T0 + DAY)  # a day is not far
+    assert history.span_ms(now_ms=ahead_ms) == (T0, ahead_ms)
+    assert history.span_ms(now_ms=0) == (T0, ahead_ms)
+
+
 def test_an_empty_history_reads_as_an_empty_table(tmp_path: Path) -> None:
     """Reading before the first row is no error."""
     assert len(History(tmp_path, CHANNELS).read()) == len(History(tmp_path, CHANNELS).read(kind="devices")) == 0
