@@ -15,10 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any, Literal
 
 __all__ = ["MailServer"]
 
@@ -91,7 +88,7 @@ class _Answers(io.RawIOBase):
         """It is only read."""
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         """As ``io`` says; raises ``OSError``."""
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from edge.mqtt.listen_port import why_not
-from edge.mqtt.mosquitto import is_installed
 from services.cli.setup.check import Check, CheckState
 from services.config import MqttSettings, Settings, UplinkSettings
 
@@ -40,6 +39,8 @@ def check_broker(settings: Settings) -> Check | None:
 
 
 def _local_broker(settings: Settings) -> Check | None:
+    from edge.mqtt.mosquitto import is_installed
+
     mqtt, ours = settings.mqtt, running_here(settings)
     if ours is not None:
         own = ours.get("mqtt") or {}
