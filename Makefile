@@ -28,8 +28,8 @@ setup: $(stamp) ## make or refresh .venv
 demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS="--minutes 3"
 	@$(bin)/hothouse demo $(ARGS)
 
-# Tests that start processes mostly wait, so two parts run side by side. A browser needs no engine: it is in the plain part.
-engine := ray or chaos or e2e
+# Tests that start processes mostly wait, so two parts run side by side.
+engine := ray or browser or chaos or e2e
 engine_folders := tests/broker tests/browser tests/chaos tests/e2e tests/prometheus tests/ray
 left_out := thorough or long or compose or home_assistant
 
