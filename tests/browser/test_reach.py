@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
 READY = {
-    "now": "Tonight 14.0 °C", "zone/demo/north-1": "Made 12 h before", "whatif/demo/north-1": "colder (",
+    "now": "Tonight 14.0 °C", "zone/demo/north-1": "The forecast made 12 h before", "whatif/demo/north-1": "colder (",
     "quality/demo/north-1": "What each part weighs", "rules/demo": "Cold below 4.0", "models": "What happened",
     "system": "12.5 a second",
 }  # fmt: skip
