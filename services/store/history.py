@@ -149,7 +149,7 @@ class History:
         span = self.zones.span_ms(self.step_s)
         if span is None or span[1] <= now_ms + _DAY_MS:
             return span
-        newest = [self.newest_ms(site) for site in self.sites()]
+        newest = self.zones.newest_of_sites_ms(self.step_s).values()
         return span[0], max((each for each in newest if each <= now_ms + _DAY_MS), default=span[1])
 
     def newest_ms(self, site: str) -> int:

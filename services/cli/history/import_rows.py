@@ -114,7 +114,7 @@ def import_rows(
     storage = storage_of(settings)
     try:
         with errors.status("looking which zones send ..."):
-            sending = sending_zones(storage, recording.site)
+            sending = sending_zones(storage, recording.site, recording.zones)
             sites = [] if sending else sending_sites(storage)
             told = new_zones(recording.site, recording.zones, sending, sites)
     except HistoryError as error:  # a file that is damaged hinders no import

@@ -19,9 +19,10 @@ _DAY_MS = 86_400_000
 MOST_NAMED = 10
 
 
-def sending_zones(storage: Storage, site: str) -> list[str]:
-    """The zones of which a device has sent anything in the last :data:`DAYS` of the site, sorted. What was imported
-    has no device. Raises :class:`HistoryError` or ``OSError``.
+def sending_zones(storage: Storage, site: str, wanted: Collection[str]) -> list[str]:
+    """The zones of which a device has sent anything in the last :data:`DAYS` of the site, sorted; once all that are
+    ``wanted`` are among them, no more is read. What was imported has no device. Raises :class:`HistoryError` or
+    ``OSError``.
     """
     table = RowTable(storage, DEVICE_ROWS)
     newest_ms, found = table.newest_ms(site), set[str]()
@@ -31,6 +32,8 @@ def sending_zones(storage: Storage, site: str) -> list[str]:
         rows = table.read(end_ms - _DAY_MS, end_ms, [site], columns=columns)
         if rows is not None:
             found.update(pc.unique(rows["zone"]).to_pylist())
+        if found.issuperset(wanted):
+            break
     return sorted(found)
 
 

@@ -226,7 +226,7 @@ def rollback(
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Go back to the model that served before the present one. A second call goes forth again, except with --leave."""
+    """Go back to the model that served before. A second call returns to the present one, except with --leave."""
     answer = _order(_client(ctx, url, key_file, ORDER_S), "/models/rollback" + _query(expert=expert, leave=leave))
     console.print(f"{answer['version']} is the champion again, {answer['before']} was")
 

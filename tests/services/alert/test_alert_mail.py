@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socketserver
-import threading
 from collections.abc import Iterator, Sequence
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -23,10 +21,11 @@ from services.alert.waiting_mails import FIRST_PAUSE_S, GIVE_UP_S
 from services.config import load_settings
 from services.ingest.alerts.shown_alert import shown_alert
 from tests.patience import until
+from tests.services.alert.smtp_server import SmtpHandler, SmtpServer
 from tests.services.alert.told import Clock, change, journal
 
 
-class MailBox:
+class MailBox(SmtpServer):
     """An SMTP server on loopback that keeps mails. It answers to them with ``refuses``, if it is told to, to an
     address as ``puts_off`` says, and to QUIT with ``parting``.
     """
@@ -38,10 +37,7 @@ class MailBox:
         self.parting = "221 bye"
         box = self
 
-        class Handler(socketserver.StreamRequestHandler):
-            def say(self, words: str) -> None:
-                self.wfile.write(f"{words}\r\n".encode())
-
+        class Handler(SmtpHandler):
             def handle(self) -> None:
                 self.say("220 box")
                 to: list[str] = []
@@ -70,14 +66,7 @@ class MailBox:
                     if word == b"QUIT":
                         return
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import smtplib
-import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
@@ -15,11 +14,12 @@ import pytest
 
 from services.alert.mail_server import MailServer
 from tests.certificates import make_certificate
+from tests.services.alert.smtp_server import SmtpHandler, SmtpServer
 
 BYTES = 400
 
 
-class SlowServer:
+class SlowServer(SmtpServer):
     """An SMTP server on loopback that says the answer to the command ``slow`` (or its greeting) a byte at a time, fifty
     a second; ``said`` counts these bytes, ``taken`` mails.
     """
@@ -31,10 +31,7 @@ class SlowServer:
         self.hung_up = threading.Event()
         server = self
 
-        class Handler(socketserver.StreamRequestHandler):
-            def say(self, words: str) -> None:
-                self.wfile.write(f"{words}\r\n".encode())
-
+        class Handler(SmtpHandler):
             def encrypt(self) -> None:
                 assert tls is not None
                 self.request = tls.wrap_socket(self.request, server_side=True)
@@ -72,14 +69,7 @@ class SlowServer:
                     self.say("250-ok\r\n250 STARTTLS" if word == b"EHLO" else "250 ok")
                 return None
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 @pytest.fixture
