@@ -170,12 +170,13 @@ class SensorFaults:
         gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
         cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
         ready = cells["seen"] > self._learn
-        silent = self._hear(cells, step, known) & ready
-        stuck = self._stand(cells, step, x, known) & ready
+        spoken = cells["heard"]
+        silence = self._hear(cells, step, known)
+        stuck = self._stand(cells, step, x, known, silence, spoken) & ready
         near = (hour + np.arange(-1, 2)) % _HOURS
         spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, near)
         offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near)
-        started = self._name(cells, step, [stuck, spike, offset, silent])
+        started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
             self._zones[name][indices] = held
         clean = values.copy()
@@ -187,21 +188,22 @@ class SensorFaults:
         return self._faults(indices, self._zones["kind"][indices] > 0)
 
     def _hear(self, c: dict[str, _Array], step: int, known: Bool) -> Bool:
-        """Which channels are silent for longer than they usually are."""
+        """Which channels are silent for longer than they usually are, or were until now."""
         silence = np.where(c["heard"] >= 0, step - c["heard"], 0)
         limit = np.maximum(self._silent, 2 * c["gap"])
         # A longer silence is learned little by little: one bad night must not hide the next.
         c["gap"] = np.maximum(c["gap"] * (1 - self._slow), np.where(known, np.minimum(silence, limit), 0))
         c["heard"] = np.where(known, step, c["heard"])
-        return np.asarray(~known & (silence > limit))
+        return np.asarray(silence > limit)
 
-    def _stand(self, c: dict[str, _Array], step: int, x: F32, known: Bool) -> Bool:
-        """Which channels have had one value for longer than they ever had.
+    def _stand(self, c: dict[str, _Array], step: int, x: F32, known: Bool, silence: Bool, spoken: I64) -> Bool:
+        """Which channels have had one value for longer than they ever had. What was ``spoken`` last, before a
+        ``silence``, ended then: nobody knows whether a sensor that comes back with the same value has moved meanwhile.
 
         At the end of a sensor's scale, or of what it has shown so far, it may stay as long as it likes.
         """
-        same = known & (x == c["value"])
-        stood = np.where(c["value_since"] >= 0, step - c["value_since"], 0)
+        same = known & (x == c["value"]) & ~silence
+        stood = np.where(c["value_since"] >= 0, np.where(silence, spoken, step) - c["value_since"], 0)
         limit = np.maximum(self._stuck, STUCK * c["stood"])
         moved = known & ~same
         c["stood"] = np.maximum(c["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))

@@ -24,14 +24,16 @@ from models.alerts.scoring.alert_scores import (
     ToldAlert,
     acted,
     came_near,
+    day_before,
     score_rule,
     score_together,
 )
+from models.features.inputs import local_ms
 from models.features.plans import Plan
 from models.online.basis import Learned
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths, night_by_clock
-from models.spec import ForecastSpec
+from models.spec import ForecastSpec, Place
 from services.backtest.prequential import BacktestOptions, replay, spec_of
 from services.backtest.table import Table, sun_sine
 from services.errors import HothouseError
@@ -86,6 +88,9 @@ class _Ground:
         self.first = options.warmup_ms // self.step
         self.scored = slice(self.first, None)
         self.columns = {name: list(VOCABULARY).index(name) for name in METRICS}
+        # Times with an offset are a table's as UTC; a control computer's clock is the site's.
+        place = Place(options.timezone or "UTC") if table.is_utc else Place()
+        self.day_before = day_before(local_ms(place, table.end_ms), self.step)
         self.begins = [(begin - table.start_ms) // self.step for begin, _ in table.spans]
         length = len(ends)
         self.tracks = [
@@ -230,7 +235,7 @@ class _Watch:
         )
         vocabulary = list(VOCABULARY)
         setpoints = {name: table.values[zone, :, vocabulary.index(name)] for name in ACTIONS.get(rule.kind, {})}
-        done = acted(rule.kind, setpoints, told, until, self._spec.steps_per_day)
+        done = acted(rule.kind, setpoints, told, until, self._ground.day_before)
         near = came_near(margin(rule, self._ground.tracks[zone]), rule.hysteresis, told, max(end, until))
         return ToldAlert(zone, told, end if alert.is_over else None, until, done, near)
 

@@ -30,6 +30,7 @@ __all__ = [
     "ToldAlert",
     "acted",
     "came_near",
+    "day_before",
     "score_rule",
     "score_together",
 ]
@@ -200,23 +201,40 @@ def _scored(tally: AlertTally, alert_share: float, near: int, cases: Mapping[str
     )  # fmt: skip
 
 
-def acted(kind: str, setpoints: Mapping[str, _Array], told: int, until: int, a_day: int) -> bool:
+def day_before(clock_ms: I64, step_ms: int) -> I64:
+    """Which step is a day before each by the site's clock, which shows ``clock_ms [N]`` at the steps; -1 before the
+    first. Where the clock changes, that is 23 or 25 hours ago: a program of setpoints goes by the clock.
+
+    >>> hour_ms = 3_600_000
+    >>> in_spring = np.array([*range(30), *range(31, 61)]) * hour_ms
+    >>> day_before(in_spring, hour_ms)[[5, 24, 29, 30, 52, 53]].tolist()
+    [-1, 0, 5, 7, 29, 30]
+    """
+    steps = np.arange(len(clock_ms))
+    offset_ms, before = clock_ms - steps * step_ms, steps - DAY_MS // step_ms
+    shift = (offset_ms - offset_ms[np.maximum(before, 0)]) // step_ms
+    return np.where(before < 0, -1, np.maximum(before + shift, -1))
+
+
+def acted(kind: str, setpoints: Mapping[str, _Array], told: int, until: int, before: I64) -> bool:
     """Whether a setpoint that helps against this kind was moved after step ``told``, and before ``until``.
 
-    ``setpoints`` are metric -> ``[N]``. It was moved if it is further beside that of a day before than
-    :data:`ACTIONS` says, and was not when the alert was told.
+    ``setpoints`` are metric -> ``[N]``, ``before [N]`` is as of :func:`day_before`. It was moved if it is further
+    beside that of a day before than :data:`ACTIONS` says, and was not when the alert was told.
 
-    >>> heat = np.where(np.arange(100) < 60, 15.0, 18.0)
-    >>> acted("frost", {"sp_heat_c": heat}, 50, 70, 24), acted("frost", {"sp_heat_c": heat}, 65, 70, 24)
+    >>> heat, before = np.where(np.arange(100) < 60, 15.0, 18.0), np.maximum(np.arange(100) - 24, -1)
+    >>> acted("frost", {"sp_heat_c": heat}, 50, 70, before), acted("frost", {"sp_heat_c": heat}, 65, 70, before)
     (True, False)
     """
+    then = before[told : until + 1]
+    if not len(then) or (then < 0).any():
+        return False
     for metric, least in ACTIONS.get(kind, {}).items():
         held = setpoints.get(metric)
-        if held is None or told < a_day:
+        if held is None:
             continue
-        end = min(until + 1, len(held))
-        moved = (held[told:end] - held[told - a_day : end - a_day]) / least
-        if len(moved) and not moved[0] >= 1 and (moved >= 1).any():
+        moved = (held[told : until + 1] - held[then]) / least
+        if not moved[0] >= 1 and (moved >= 1).any():
             return True
     return False
 

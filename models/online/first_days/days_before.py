@@ -61,6 +61,13 @@ class DaysBefore:
         """How many days each target was seen, ``[Z, M]``."""
         return np.asarray(self.zones["seen"][indices] / self._a_day, dtype=np.float64)
 
+    def span(self, indices: I64) -> F32:
+        """How far what was seen in the last two days lies apart, ``[Z, M]``; 0 where nothing was. As smooth as it is
+        kept, a value an hour tells.
+        """
+        held = self.zones["usual"][indices, :: self._around].astype(np.float32)
+        return np.asarray(np.nan_to_num(np.fmax.reduce(held, axis=1) - np.fmin.reduce(held, axis=1)))
+
     def see(self, indices: I64, y: F32) -> None:
         """Take a row's targets ``[Z, M]``, NaN where unknown."""
         last = self.zones["last"]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from models.online.first_days.answer_weights import AnswerWeights
 from models.online.first_days.days_before import DaysBefore
-from models.online.first_days.first_widths import FirstWidths
+from models.online.first_days.first_widths import UNTOLD, FirstWidths
 from models.online.prior import ANSWERS, Prior
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays, part_of, whose_turn
@@ -134,12 +134,14 @@ class FirstDays:
         return np.where((share > 0)[:, None], out, np.float32(np.nan))
 
     def widths(self, indices: I64, hour: I64, horizons: I64) -> F32:
-        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0.
+        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0, and no further than what
+        the zone has seen lies apart, but where the prior says so.
 
         ``horizons`` says which horizon each column of ``hour [Z, H]`` belongs to.
         """
         size = self.prior.issued[hour, horizons] * self._unit(indices)[:, None]
-        return np.asarray(self._widths.half(indices, horizons) * size, dtype=np.float32)
+        most = np.maximum(self._days.span(indices)[:, None], np.float32(UNTOLD) * size)
+        return np.asarray(np.minimum(self._widths.half(indices, horizons) * size, most), dtype=np.float32)
 
     def issued(self, zones: I64, at: I64) -> F32:
         """What was forecast and waits at ``at [P]`` for its truth, ``[Z, P, M]``."""

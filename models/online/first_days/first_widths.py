@@ -29,6 +29,9 @@ WIDTH = 1.8
 UNSURE, SURE = 1.0, 192.0
 """... without errors it is more so: it is wider by this share, and half of that is left after this many examples."""
 
+UNTOLD = WIDTH * (1 + UNSURE)
+"""Half an interval of a zone that has no errors yet, in the prior's sizes."""
+
 WIDTH_DAYS = 0.5
 """How long the size of errors is remembered."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
-from models.alerts.scoring.alert_scores import RuleScore, ToldAlert, acted, score_rule, score_together
+from models.alerts.scoring.alert_scores import RuleScore, ToldAlert, acted, day_before, score_rule, score_together
+from models.features.inputs import local_ms
+from models.spec import Place
 
 STEP_MS = 1_800_000
 DAY = 48
@@ -123,11 +127,30 @@ def test_an_action_is_a_setpoint_that_moved_after_the_alert() -> None:
     raised[110:] += 2
     lowered[110:] -= 2
     daily[np.arange(3 * DAY) % DAY > 14] += 2
-    said = {"told": 100, "until": 120, "a_day": DAY}
+    before = day_before(np.arange(3 * DAY) * STEP_MS, STEP_MS)
+    said = {"told": 100, "until": 120, "before": before}
     assert acted("frost", {"sp_heat_c": raised}, **said)
     assert not acted("frost", {"sp_heat_c": lowered}, **said)
     assert not acted("frost", {"sp_heat_c": daily}, **said)
-    assert not acted("frost", {"sp_heat_c": raised}, told=112, until=120, a_day=DAY)  # it was so before
-    assert acted("frost", {"sp_heat_c": raised}, told=100, until=9 * DAY, a_day=DAY)  # beyond the recording's end
+    assert not acted("frost", {"sp_heat_c": raised}, told=112, until=120, before=before)  # it was so before
+    assert acted("frost", {"sp_heat_c": raised}, told=100, until=9 * DAY, before=before)  # beyond the recording's end
     assert not acted("frost", {}, **said)
     assert not acted("drift", {"sp_heat_c": raised}, **said)
+
+
+@pytest.mark.parametrize("change", [datetime(2022, 3, 27, 1, tzinfo=UTC), datetime(2022, 10, 30, 1, tzinfo=UTC)])
+def test_a_change_of_the_clock_is_no_action(change: datetime) -> None:
+    """A program goes by the clock: after the change its day begins an hour earlier, or later. Who moves the setpoint
+    on such a day still acted.
+    """
+    clock_ms = local_ms(
+        Place("Europe/Amsterdam"), round(change.timestamp() * 1000) + np.arange(-2 * DAY, 2 * DAY) * STEP_MS
+    )
+    hour, before = clock_ms // 3_600_000 % 24, day_before(clock_ms, STEP_MS)
+    program = np.where((hour >= 6) & (hour < 20), 18.0, 15.0)
+    for told in range(DAY + 4, 3 * DAY):
+        for kind in ("frost", "mean_low", "mean_high"):
+            assert not acted(kind, {"sp_heat_c": program}, told, told + 12, before), told
+    raised = program.copy()
+    raised[2 * DAY + 100 - DAY :] += 2
+    assert acted("frost", {"sp_heat_c": raised}, DAY + 90, DAY + 110, before)

@@ -151,6 +151,19 @@ def test_a_zone_that_comes_back_after_days_is_watched_anew():
     assert {fault.kind for _, fault in found} == {"drop_out"}
 
 
+def test_a_sensor_that_comes_back_with_the_same_value_is_not_stuck():
+    """Nobody knows what it would have said in the hours between; they are no stand, and make no later one usual."""
+    values, evening = world(), 7 * DAY + 76
+    out, _ = run(made := detector(4), values, stop=evening)
+    values[1, evening : evening + 16] = np.nan
+    values[1, evening + 16] = values[1, evening - 1]  # four hours later
+    out, found = run(made, values, evening, evening + 18)
+    assert {fault.kind for _, fault in found} == {"drop_out"}
+    assert not out.any()
+    values[1, evening + 18 :] = values[1, evening + 18]
+    assert "stuck" in {fault.kind for _, fault in run(made, values, evening + 18, evening + 28)[1]}
+
+
 def test_a_lasting_offset_becomes_the_new_normal():
     """A sensor that was moved is believed again after two days."""
     out, _ = run(detector(4), spoil(world(days=11), "offset", "air_temp_c", 4 * DAY))

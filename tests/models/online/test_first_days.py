@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.online.first_days.first_days import FirstDays
+from models.online.first_days.first_widths import UNTOLD
 from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, Prior, read_table
 from models.spec import ForecastSpec
@@ -61,6 +62,26 @@ def test_the_first_forecast_is_what_is_now_within_the_prior():
     np.testing.assert_allclose(first[:, 0, 1], 20.0, atol=0.01)
     width = first[:, 0, 2] - first[:, 0, 0]
     assert 0.5 < width[0] < width[1] < 15
+
+
+@pytest.mark.parametrize("begins", [0, 6, 12, 18])
+def test_no_interval_reaches_further_than_what_was_seen_lies_apart(begins):
+    """A calm night behind a hot day is no reason to expect 60 °C: errors of the evening are many times the prior's, and
+    so would be those of the day to come. What the prior says of a zone of which nothing is known is always possible.
+    """
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (60, 360, 720), step_ms=300_000, lookback_steps=288)
+    made = OnlineForecaster(spec, 1)
+    zone, nothing = np.array([made.add_zones()]), np.full((1, 4), np.nan, np.float32)
+    steps = np.arange(begins * 12, begins * 12 + 2 * 288)
+    course = 22 + 8 * np.sin((steps / 288 - 0.375) * 2 * np.pi) + np.random.default_rng(7).normal(0, 0.1, len(steps))
+    seen = np.maximum.accumulate(course) - np.minimum.accumulate(course)
+    untold = UNTOLD * made.first.prior.issued[..., 0].max(axis=0)
+    for t, step in enumerate(steps.tolist()):
+        learned = made.learn(zone, step, course[[t], None].astype(np.float32), np.array([step % 288]), nothing)
+        p10, p50, p90 = np.moveaxis(made.predict(learned)[0, :, 0], -1, 0)
+        most = np.maximum(seen[t], untold) * 1.001
+        assert (p50 - p10 <= most).all(), t
+        assert (p90 - p50 <= most).all(), t
 
 
 @pytest.mark.thorough

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.features.inputs import local_ms
+from models.spec import Place
 from services.messages import ShownAlert
+from services.serve.api.answers.alert_score_answers import SETPOINTS, alert_scores
 from services.serve.api.auth import Keys
 from services.store.history import History
 from services.store.rows import SiteStep
@@ -22,6 +25,9 @@ STEP_MS = 300_000
 DAYS = 16
 WARMER_MS = ORIGIN_MS - 30 * HOUR_MS
 """From then on the heating setpoint is 3 °C higher than it was."""
+
+TO_SUMMER_MS = 1_648_342_800_000
+"""2022-03-27 01:00 UTC: clocks of Europe go from 2 to 3."""
 
 
 def changes(id: str, fired_ms: int, *, came_ms: int | None = None, over: bool = True, **more: Any) -> list[ShownAlert]:
@@ -138,3 +144,17 @@ def test_wrong_questions_are_told(system: System) -> None:
     assert_problem(system.client.get("/alerts/scores?zone=north-1&days=91"), 422, "days")
     system.backend.history = None
     assert_problem(system.client.get("/alerts/scores?zone=north-1"), 503, "the history cannot be read")
+
+
+def test_a_program_that_goes_by_the_clock_is_no_action() -> None:
+    """The morning after the clock was put forward its setpoint rises an hour earlier than the day before, in UTC."""
+    ends = np.arange(TO_SUMMER_MS - 4 * 24 * HOUR_MS, TO_SUMMER_MS + 2 * 24 * HOUR_MS, STEP_MS)
+    amsterdam = Place("Europe/Amsterdam")
+    hour = local_ms(amsterdam, ends) // HOUR_MS % 24
+    heat = np.where((hour >= 6) & (hour < 20), 19, 16).astype(np.float32)
+    rows: Any = {"end_ms": ends, "mean": dict.fromkeys(SETPOINTS, heat)}
+    fired_ms = TO_SUMMER_MS + 2 * HOUR_MS  # at 5 in the morning
+    one = changes("a", fired_ms, kind="mean_low")
+    first_ms, until_ms = int(ends[0]), int(ends[-1])
+    found = alert_scores(("demo", "north-1"), one, None, rows, first_ms + 24 * HOUR_MS, until_ms, STEP_MS, amsterdam)
+    assert [alert["outcome"] for alert in found["alerts"]] == ["false"]

@@ -10,10 +10,12 @@ import numpy as np
 from msgspec import Meta
 
 from models.alerts.alert_rule import COURSES
-from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted
+from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted, day_before
 from models.alerts.scoring.past_alerts import Outcome, PastAlert, tally
+from models.features.inputs import local_ms
+from models.spec import Place
 from services.ingest.alerts.shown_alert import was_cut
-from services.messages import F32, Resampled, ShownAlert
+from services.messages import F32, I64, Resampled, ShownAlert
 
 __all__ = ["SETPOINTS", "AlertScores", "PastAlertShown", "RuleScoreShown", "alert_scores"]
 
@@ -80,9 +82,10 @@ class AlertScores(TypedDict):
 
 def alert_scores(
     key: tuple[str, str], changes: Iterable[ShownAlert], first_ms: int | None, rows: Resampled, since_ms: int,
-    until_ms: int, step_ms: int,
+    until_ms: int, step_ms: int, place: Place,
 ) -> AlertScores:  # fmt: skip
-    """Judge the alerts of a zone that fired in a span; ``rows`` begin a day before it, and have :data:`SETPOINTS`.
+    """Judge the alerts of a zone that fired in a span; ``rows`` begin a day before it, and have :data:`SETPOINTS`,
+    which go by the clock of ``place``.
 
     Alerts of a state foresee nothing, and who was told of none that was always muted: both are left out.
     """
@@ -90,10 +93,11 @@ def alert_scores(
     for change in changes:
         if change["kind"] in COURSES and change["fired_ms"] is not None and since_ms <= change["fired_ms"] <= until_ms:
             by_id.setdefault(change["id"], []).append(change)
-    start_ms, held = _setpoints(rows, since_ms, until_ms, step_ms)
+    ends, held = _setpoints(rows, since_ms, until_ms, step_ms)
+    before = day_before(local_ms(place, ends), step_ms)
     for of in by_id.values():
         of.sort(key=lambda change: (change["change"], change["seen_ms"]))
-    judged = [(of[-1], *_past(of, start_ms, held, step_ms)) for of in by_id.values() if _was_told(of)]
+    judged = [(of[-1], *_past(of, ends, held, before)) for of in by_id.values() if _was_told(of)]
     judged.sort(key=lambda each: (-(each[0]["fired_ms"] or 0), each[0]["id"]))
     watched = rows["end_ms"] > max(since_ms, until_ms if first_ms is None else first_ms)
     weeks = float(watched.sum() * step_ms / WEEK_MS)
@@ -112,25 +116,25 @@ def _was_told(changes: Sequence[ShownAlert]) -> bool:
 
 
 def _past(
-    changes: Sequence[ShownAlert], start_ms: int, held: Mapping[str, F32], step_ms: int
+    changes: Sequence[ShownAlert], ends: I64, held: Mapping[str, F32], before: I64
 ) -> tuple[PastAlert, float | None]:
     """The alert, and its chance when it fired."""
     newest, fired_ms = changes[-1], changes[-1]["fired_ms"] or 0
     came_ms = newest["came_ms"]
-    told, until = ((ms - start_ms) // step_ms for ms in (fired_ms, newest["until_ms"]))
+    told, until = (int(np.searchsorted(ends, ms, "right")) - 1 for ms in (fired_ms, newest["until_ms"]))
     past = PastAlert(
         fired_ms=fired_ms,
         event_ms=None if came_ms is None else min(came_ms, newest["from_ms"]),
         is_over=newest["state"] == "resolved",
-        acted=acted(newest["kind"], held, told, until, DAY_MS // step_ms),
+        acted=acted(newest["kind"], held, told, until, before),
         was_cut=was_cut(newest),
     )
     first = changes[0]
     return past, first["chance"] if first["changed_ms"] == fired_ms else None
 
 
-def _setpoints(rows: Resampled, since_ms: int, until_ms: int, step_ms: int) -> tuple[int, dict[str, F32]]:
-    """Setpoints at every step from a day before, and the end of the first step."""
+def _setpoints(rows: Resampled, since_ms: int, until_ms: int, step_ms: int) -> tuple[I64, dict[str, F32]]:
+    """The ends of steps from a day before the span, and the setpoints in them."""
     start_ms = (since_ms - DAY_MS) // step_ms * step_ms + step_ms
     count = max((until_ms - start_ms) // step_ms + 1, 0)
     at = (rows["end_ms"] - start_ms) // step_ms
@@ -139,7 +143,7 @@ def _setpoints(rows: Resampled, since_ms: int, until_ms: int, step_ms: int) -> t
     for metric in SETPOINTS:
         held[metric] = np.full(count, np.nan, np.float32)
         held[metric][at[inside]] = rows["mean"][metric][inside]
-    return start_ms, held
+    return start_ms + np.arange(count, dtype=np.int64) * step_ms, held
 
 
 def _score(rule: str, kind: str, alerts: Sequence[PastAlert], weeks: float) -> RuleScoreShown:

@@ -45,6 +45,7 @@ def alert_score_routes(state: ApiState) -> APIRouter:
         changes, first_ms = await backend.zone_alerts(*key)
         newest = [alert for alert in view.alerts.values() if (alert["site"], alert["zone"]) == key]
         rows = await backend.series(*key, SETPOINTS, max(since_ms - DAY_MS, 0), until_ms, step_ms)
-        return alert_scores(key, [*changes, *newest], first_ms, rows, since_ms, until_ms, step_ms)
+        place = state.place_of(key[0])
+        return alert_scores(key, [*changes, *newest], first_ms, rows, since_ms, until_ms, step_ms, place)
 
     return routes
