@@ -8,7 +8,7 @@ import { DragLayer } from "../drag.js";
 import { foreseenAt, heldOver, planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { meant, number, shown, span, unitOf } from "../units.js";
+import { meant, number, shown, signed, span, unitOf } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
@@ -158,7 +158,7 @@ export function whatIfView(box, key) {
     const wanted = JSON.stringify([offered, change.metric]);
     if (made !== wanted) makeFields(offered);
     made = wanted;
-    const words = isRelative() ? signed(change.value) : number(change.value, change.metric);
+    const words = isRelative() ? signed(change.value, change.metric) : number(change.value, change.metric);
     controls.output.textContent = words;
     controls.slider.value = change.value;
     controls.slider.setAttribute("aria-valuetext", words);
@@ -191,8 +191,6 @@ export function whatIfView(box, key) {
       h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), controls.from), h("label", { class: "field", for: "to" }, t("whatif.to"), controls.to)),
       controls.span);
   }
-
-  const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), change.metric, true)}`;
 
   // The next time at which the greenhouse's clock shows this.
   function moment(text, id) {
@@ -258,14 +256,13 @@ export function whatIfView(box, key) {
         value: number(Math.abs(air.value), "air_temp_c", true), time: timeOf(air.at, zoneName), span: difference(air),
       }) : "";
       put(result, h("p", { class: "lead", id: "effect" }, sentence), figures([...coldest(), ...told.filter((one) => one !== air).map((one) => ({
-        title: t("effect.most", { metric: name(one.metric) }), figure: signedOf(one.value, one.metric), words: t("effect.when", { time: timeOf(one.at, zoneName), span: difference(one) }),
+        title: t("effect.most", { metric: name(one.metric) }), figure: signed(one.value, one.metric), words: t("effect.when", { time: timeOf(one.at, zoneName), span: difference(one) }),
       }))]), h("p", { class: `note ${support === "here" ? "good" : ""}`, id: "support" }, t(`support.${support}`)));
     }
     showPaths();
   }
 
-  const signedOf = (value, metric) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), metric, true)}`;
-  const difference = ({ low, high, metric }) => t("span", { low: signedOf(low, metric), high: signedOf(high, metric) });
+  const difference = ({ low, high, metric }) => t("span", { low: signed(low, metric), high: signed(high, metric) });
 
   function largest(effect, metric) {
     const { p10, p50, p90 } = effect.targets[metric];
