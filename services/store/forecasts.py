@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from services.errors import HistoryError
 from services.messages import SaidAhead
-from services.store.parquet import day_of, read_table, unreadable, version_of, write_table, write_tables
+from services.store.parquet import day_of, read_between, read_table, unreadable, version_of, write_table, write_tables
 from services.store.storage import Storage, always, stored_in
 
 __all__ = ["IssuedForecast", "IssuedForecasts"]
@@ -138,7 +138,9 @@ class IssuedForecasts:
             & (pc.field("origin_ms") <= until_ms)
         )  # fmt: skip
         columns = ["origin_ms", "p10", "p50", "p90"]
-        rows = [table.filter(wanted).select(columns) for table in self._tables(after_ms, until_ms)]
+        # People wait for it, over hundreds of files: nothing is read but what is asked or looked at.
+        tables = self._tables(after_ms, until_ms, [*columns, "site", "zone", "target", "horizon_min"])
+        rows = [table.filter(wanted).select(columns) for table in tables]
         found = pa.concat_tables(rows) if rows else pa.table({n: pa.array([], _SCHEMA.field(n).type) for n in columns})
         origins, newest = np.unique(found["origin_ms"].to_numpy(), return_index=True)  # the first of equal ones
         p10, p50, p90 = (found[name].to_numpy()[newest] for name in columns[1:])
@@ -177,8 +179,15 @@ class IssuedForecasts:
         self._newest = f"{day} {named}", key
         return key
 
-    def _tables(self, after_ms: int, until_ms: int) -> Iterator[pa.Table]:
-        """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first."""
+    def _tables(self, after_ms: int, until_ms: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first.
+        They have all columns, or these with names as dictionaries.
+        """
+        names = ("site", "zone", "target") if columns else ()
+
+        def read(key: str) -> pa.Table:
+            return read_between(self._storage, key, "origin_ms", after_ms, until_ms, columns, names)
+
         # A part has the day of its newest origin; others in it may be of the day before: those of later days are newer.
         first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)
         # Parts before whole days: what is merged meanwhile is then found in its day.
@@ -188,13 +197,13 @@ class IssuedForecasts:
                 if int(_name(part).split("-")[1]) <= after_ms:
                     continue
                 try:
-                    yield read_table(self._storage, part)
+                    yield read(part)
                 except HistoryError:
                     if version_of(self._storage, part):
                         raise
         for name in sorted(self._storage.list_folder(_ROOT).names, reverse=True):
             if name.endswith(".parquet") and first <= name and name[: len(last)] <= last:
-                yield read_table(self._storage, f"{_ROOT}/{name}")
+                yield read(f"{_ROOT}/{name}")
 
     def _parts(self, day: str, writer: int | None = None) -> list[str]:
         """The parts of a day, the newest first."""

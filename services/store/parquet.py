@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from services.errors import HistoryError, StorageError
 from services.store.storage import Storage, always
 
 __all__ = [
-    "NOTHING", "Span", "day_of", "largest", "read_table", "schema_of", "source_of", "span_of", "unreadable",
-    "version_of", "write_table", "write_tables",
+    "NOTHING", "Span", "day_of", "largest", "read_between", "read_table", "schema_of", "source_of", "span_of",
+    "unreadable", "version_of", "write_table", "write_tables",
 ]  # fmt: skip
 
 NOTHING = ""
@@ -43,6 +43,26 @@ def read_table(storage: Storage, key: str) -> pa.Table:
     """Raises :class:`HistoryError` for a table that is damaged or cannot be read."""
     try:
         return pq.ParquetFile(source_of(storage, key)).read()
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(storage.address(key), error) from error
+
+
+def read_between(
+    storage: Storage, key: str, column: str, after: int, until: int, columns: Sequence[str] | None = None,
+    names: Sequence[str] = (),
+) -> pa.Table:  # fmt: skip
+    """A table, or some columns of it, without row groups in which no ``column`` is above ``after`` and at most
+    ``until``, as the footer says. Text of the columns ``names`` stays numbers of a dictionary, which are read and
+    compared faster. Raises as :func:`read_table`.
+    """
+    try:
+        file = pq.ParquetFile(source_of(storage, key), read_dictionary=list(names))
+        at = file.schema.names.index(column)
+        found = [file.metadata.row_group(n).column(at).statistics for n in range(file.num_row_groups)]
+        wanted = [
+            n for n, s in enumerate(found) if s is None or not s.has_min_max or (s.max > after and s.min <= until)
+        ]
+        return file.read_row_groups(wanted, columns)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(storage.address(key), error) from error
 

@@ -218,6 +218,17 @@ def test_the_light_asks_for_more_or_less_warmth(page: Page, address: str) -> Non
     assert said.replace("\u00a0", " ") == f"24-hour mean 2.3 °C below {asks}, 24-hour mean 4.7 °C above {asks}"
 
 
+def test_a_difference_that_is_shown_as_nothing_has_no_sign(page: Page, address: str) -> None:
+    """Else a band would end at "−0 ppm"."""
+    page.open(address)
+    said = ask(
+        page,
+        "units",
+        "(m.learnUnits({co2_ppm: 'ppm'}), [-14.2, -0.3, 0, 0.3, 0.6].map((one) => m.signed(one, 'co2_ppm')))",
+    )
+    assert [one.replace("\u00a0", " ") for one in said] == ["−14 ppm", "0 ppm", "0 ppm", "0 ppm", "+1 ppm"]
+
+
 def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
     """Ratios of errors are told as how much less or more it errs, nearer end first; where it may be either, both are
     named. A swap is told by what it replaced.

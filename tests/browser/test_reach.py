@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from services.serve.api.assets import PAGE
+from services.serve.api.state import SiteNames
 from tests.browser.driver import Page
 from tests.browser.serving import House, opened
 
@@ -50,6 +52,22 @@ def test_every_view_can_be_used_by_everybody(browser: Page, address: str, width:
         ground = browser.ask("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", ground))) < 150) == (scheme == "dark")
     assert browser.complaints == []
+
+
+def test_long_names_make_no_view_wider_than_a_phone(browser: Page, tmp_path: Path) -> None:
+    """Neither a label of many words, which a list of zones shows, nor a zone's name that has none to break at."""
+    house = House(tmp_path, zones=("north-1", "a_zone_with_a_name_that_goes_on_and_on_without_a_break_0001"))
+    label = "Compartment 12b, beef tomatoes, north wing, behind the packing hall and beside the heat store"
+    house.state.names = SiteNames({"demo": "Demo house"}, {("demo", "north-1"): label})
+    house.fill()
+    browser.renew(360, 780)
+    with opened(house) as address:
+        browser.open(address)
+        for view, words in READY.items():
+            browser.ask(f"location.hash = '#/{view}'")
+            browser.until(f"{VIEW}.includes({words!r})")
+            # A phone that is given something wider shows all of it smaller: its window is wider then, too.
+            assert browser.ask("[document.documentElement.scrollWidth, innerWidth]") == [360, 360], view
 
 
 def test_the_keyboard_is_enough(page: Page, address: str) -> None:

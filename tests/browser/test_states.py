@@ -234,6 +234,10 @@ def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
         page.until(f"{VIEW}.includes('No zone has a forecast yet: the shards have not reported yet')")
         assert "docs/sensors.md" in page.ask(VIEW)
         assert page.barriers() == []
+        page.ask("location.hash = '#/rules'")  # a bookmark: no site is known of which they could be
+        page.until("document.title.startsWith('What you are warned of')")
+        page.until(f"{VIEW}.includes('No zone has a forecast yet')")
+        page.ask("location.hash = '#/now'")
         house.fill()
         page.until(f"{VIEW}.includes('Tomatoes, north')")
         page.until(f"{VIEW}.includes('learning, day 3 of 14')")

@@ -231,6 +231,18 @@ def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: Hous
     assert page.ask(focused) == "network train"
 
 
+def test_a_watch_that_begins_with_the_next_row_has_no_end_yet(page: Page, house: House, address: str) -> None:
+    """Between a swap and the row after it no time is named; from then on it is that of the verdict."""
+    for from_ms, until_ms, words in (
+        (-1, -1, "Compared with v1 from the next row on;"),
+        (ORIGIN_MS, ORIGIN_MS + 48 * HOUR_MS, "Compared with v1 until Thu 3 Mar, 01:00 of the greenhouse's time;"),
+    ):
+        watch = {"against": "v1", "from_ms": from_ms, "until_ms": until_ms}
+        house.do(house.live_state.set_models([{**model("v2", "champion"), "watch": watch}]))  # type: ignore[typeddict-item]
+        page.open(f"{address}/#/models")
+        shows(page, words)
+
+
 def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House, address: str) -> None:
     """What happened is told before the table of models changes. Where the answer to the first comes after that to the
     second, the page still shows the new table.

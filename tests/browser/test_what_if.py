@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from models.spec import Place
 from services.messages import ZoneForecast, ZonePlan
+from tests.browser import serving
 from tests.browser.driver import Page
-from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -57,7 +62,7 @@ def setpoints(house: House, zone: str, *values: tuple[int, float]) -> None:
 
 
 def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) -> None:
-    """A setpoint holds until the next one, for a day at most; before a plan begins, what is set now does."""
+    """A setpoint holds until the next one, for a day at most; before a plan begins, what was set a day before does."""
     house = House(tmp_path)
     house.fill()
     setpoints(house, "north-1", (-6, 19.5), (8, 17.0), (18, 19.5))
@@ -171,3 +176,46 @@ def test_a_zone_that_falls_silent_has_no_answer_until_it_is_read_again(page: Pag
         row(2, 10.0)
         page.until(f"{ANSWERED} && {paths}")
         assert "is too old to be used" not in page.ask(VIEW)
+
+
+@pytest.mark.parametrize(
+    ("evening", "clock", "warm_h"),
+    [
+        (datetime(2022, 3, 26, 18, tzinfo=UTC), "civil", 8),  # in the night the clock is put forward
+        (datetime(2022, 10, 29, 18, tzinfo=UTC), "civil", 8),  # in the night it is put back
+        (datetime(2022, 3, 26, 18, tzinfo=UTC), "standard", 9),  # as summer time has it
+    ],
+)
+def test_what_was_set_a_day_before_is_by_the_clock_that_setpoints_follow(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evening: datetime, clock: str, warm_h: int
+) -> None:
+    """No plan is known. Heating to 18 °C began at 8:00 of the site's clock, and is drawn from 8:00 on for the next day,
+    whatever the clock does in between; from 9:00 of summer time where control leaves that out.
+    """
+    place = ZoneInfo("Europe/Amsterdam")
+
+    def rows(at_ms: int) -> dict[str, float]:
+        began = datetime.fromtimestamp(at_ms / 1000 - 1, place)  # a row stands for the minutes before its end
+        return climate(at_ms) | {"sp_heat_c": 18.0 if 8 <= began.hour < 17 else 16.0}
+
+    monkeypatch.setattr(serving, "climate", rows)
+    house = House(tmp_path, origin_ms=int(evening.timestamp() * 1000))
+    house.state.place_of = lambda site: Place("Europe/Amsterdam", clock, 51.98, 4.53)
+    house.fill()
+    words = "document.querySelector('.plot').parentElement.querySelector('.sr').textContent"
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        page.ask("document.querySelector('.plot').focus()")
+        seen = [""]
+        while True:  # from left to right, until it moves no further
+            page.press("ArrowRight")
+            said = page.ask(words)
+            if said == seen[-1]:
+                break
+            seen.append(said)
+        found = [re.search(r"(\d\d:\d\d).*as planned ([\d.]+)", one) for one in seen[1:]]
+        morning = [one.groups() for one in found if one and "06:30" <= one[1] <= "12:00"]
+        assert len(morning) > 5
+        assert [one for one in morning if one[1] != ("18.0" if one[0] >= f"{warm_h:02}:00" else "16.0")] == []
+        assert page.complaints == []

@@ -120,6 +120,7 @@ class SiteShown(TypedDict):
     site: str
     label: str
     timezone: str
+    clock: Annotated[str, Meta(description="Which clock its control follows: `civil`, or `standard` all year.")]
     latitude: float | None
     longitude: float | None
 

@@ -76,6 +76,8 @@ def install(app: FastAPI) -> None:
         if found[0]["type"] == "json_invalid":
             why, at = found[0].get("ctx", {}).get("error", ""), found[0]["loc"][-1]
             return problem(422, f"the body is not JSON, at character {at}: {_lower(why)}")
+        if found[0]["loc"] == ("body",) and isinstance(found[0].get("input"), bytes):  # curl's -d says it is a form
+            return problem(422, "the body was not read as JSON; send the header 'Content-Type: application/json'")
         errors = [{"where": _where(item["loc"]), "message": item["msg"]} for item in found[:20]]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         return problem(422, f"{errors[0]['where']}: {_lower(errors[0]['message'])}{more}", errors=errors)

@@ -4,7 +4,7 @@ import { midnightOf } from "./clock.js";
 import { path } from "./store.js";
 
 const HOUR_MS = 3_600_000;
-const HELD_MS = 24 * HOUR_MS; // so long the last setpoint of a plan holds (HOLD_MS in models/features/plans.py)
+const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
 
 export async function seriesOf(key, metrics, from, to, options) {
   const { base, site } = path(key);
@@ -94,16 +94,32 @@ export function parSum(series, to, timeZone) {
   return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
 }
 
-// What is foreseen of a metric after a moment, by the newest plan that says so: {time, values}. A setpoint holds until the
-// next, so the one in force stands in front.
+// What is foreseen of a metric after a moment, by the newest plan that says so: {kind, time, values, until}. A setpoint holds until
+// the next, so the one in force stands in front.
 export function planned(plans, metric, after) {
   const found = plans.filter((plan) => plan.values[metric]?.length).sort((a, b) => Number(a.zone === "_site") - Number(b.zone === "_site") || b.issued_ms - a.issued_ms)[0];
   const all = found?.values[metric] ?? [];
   const isSetpoint = found?.kind === "setpoint";
   const points = all.filter(([ms]) => (isSetpoint ? ms > after : ms >= after - HOUR_MS));
   const held = isSetpoint ? all.filter(([ms]) => ms <= after).at(-1) : undefined;
-  if (held && after - held[0] <= HELD_MS) points.unshift([after, held[1]]);
-  return { time: points.map(([ms]) => ms), values: points.map(([, value]) => value) };
+  if (held && after - held[0] <= HELD_MS.setpoint) points.unshift([after, held[1]]);
+  const until = (all.at(-1)?.[0] ?? after) + (HELD_MS[found?.kind] ?? 0);
+  return { kind: found?.kind, time: points.map(([ms]) => ms), values: points.map(([, value]) => value), until };
+}
+
+// What a plan, as `planned` gives it, says of a moment; null where it says nothing.
+export function foreseenAt({ kind, time, values, until }, ms) {
+  const next = time.findIndex((one) => one > ms);
+  const last = next < 0 ? time.length - 1 : next - 1;
+  if (last < 0 || ms > until) return null;
+  if (kind === "setpoint" || next < 0) return values[last];
+  return values[last] + ((values[next] - values[last]) * (ms - time[last])) / (time[next] - time[last]);
+}
+
+// Values of rows, where one is not known that of the row before.
+export function heldOver(values) {
+  let held = null;
+  return values.map((value) => (held = value ?? held));
 }
 
 // What is left of today's radiation by a weather forecast, in J/cm².

@@ -41,6 +41,12 @@ export function number(value, metric, isDifference = false) {
   return `${plain(value, metric, isDifference)}\u00a0${unitOf(metric)}`.trim();
 }
 
+// A difference with its sign, which a value that is shown as 0 has not.
+export function signed(value, metric) {
+  const words = number(Math.abs(value), metric, true);
+  return /[1-9]/.test(words) ? `${value < 0 ? "−" : "+"}${words}` : words;
+}
+
 // An error: two digits that say something, where there are any.
 export function errorOf(value, metric) {
   if (value === null || value === undefined) return "–";

@@ -129,6 +129,9 @@ def test_a_body_is_read_for_who_may_send_it_alone() -> None:
         assert_problem(system.client.request(method, at, **reader), *said)
         operator = {**broken, "headers": {**json_of, **OPERATOR}}
         assert_problem(system.client.request(method, at, **operator), 422, "not JSON")
+        form = {"content": b"{}", "headers": {"Content-Type": "application/x-www-form-urlencoded", **OPERATOR}}
+        says = "send the header 'Content-Type: application/json'"  # as curl -d sends it without one
+        assert_problem(system.client.request(method, at, **form), 422, says)
     system.client.close()
 
 
@@ -654,6 +657,7 @@ def test_sites_and_zones_have_names_that_people_gave_them(system: System) -> Non
     ]  # fmt: skip
     (site,) = answer["sites"]
     assert (site["site"], site["label"], site["timezone"], site["latitude"]) == ("demo", "De Linde", "UTC", None)
+    assert site["clock"] == "civil"
     assert "other" not in names.sites
     system.state.view._stream_ms["demo"] = ORIGIN_MS + 3_600_000
     assert all(zone["stale"] for zone in system.client.get("/zones").json()["zones"])

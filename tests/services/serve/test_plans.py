@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -73,6 +74,25 @@ def test_an_operators_plan_goes_to_the_broker(system: System) -> None:
     assert plan is not None
     assert (plan.zone, plan.source, plan.issued_ms) == ("north-1", "operator", ORIGIN_MS + 1000)
     assert plan.values == {"sp_heat_c": [(ms, float(value)) for ms, value in VALUES["sp_heat_c"]]}
+
+
+def test_times_of_a_plan_may_be_iso_8601_with_an_offset(system: System) -> None:
+    """As people and other programs write them; the same moment whatever the offset, and beside Unix ms."""
+    amsterdam = timezone(timedelta(hours=1))
+    moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms, _ in VALUES["sp_heat_c"]]
+    written = [moments[0].isoformat(), moments[1].astimezone(amsterdam).isoformat(timespec="minutes")]
+    values = [[text, value] for text, (_, value) in zip(written, VALUES["sp_heat_c"], strict=True)]
+    values.append([moments[1].timestamp() * 1000 + HOUR_MS, 19.0])
+    issued = datetime.fromtimestamp(ORIGIN_MS / 1000, UTC).isoformat().replace("+00:00", "Z")
+    answer = put(at(system, ORIGIN_MS + 1000), values={"sp_heat_c": values}, issued=issued)
+    assert (answer.status_code, answer.json()["issued_ms"]) == (202, ORIGIN_MS)
+    ((topic, payload),) = system.backend.published
+    plan = decode_plan(topic, payload, ORIGIN_MS + 1000).plan
+    assert plan is not None
+    last_ms = VALUES["sp_heat_c"][1][0] + HOUR_MS
+    assert plan.values == {
+        "sp_heat_c": [*((int(ms), float(value)) for ms, value in VALUES["sp_heat_c"]), (last_ms, 19.0)]
+    }
 
 
 def test_a_harvest_is_published_as_an_event(system: System) -> None:
@@ -192,6 +212,12 @@ def test_a_shard_that_does_not_answer_keeps_no_plan_back(system: System, monkeyp
         ({"values": {"sp_heat_c": [[ORIGIN_MS + 16 * DAY_MS, 18]]}}, "is too far ahead: at most 15 days"),
         ({"issued": ORIGIN_MS + HOUR_MS}, f"body: issued {ORIGIN_MS + HOUR_MS} is"),
         ({"until": 5}, "body.until"),
+        (
+            {"values": {"sp_heat_c": [["2022-03-01T22:00", 18]]}},
+            "body.values.sp_heat_c.0.0: '2022-03-01T22:00' has no offset from UTC; write Unix time in ms, or ISO 8601",
+        ),
+        ({"values": {"sp_heat_c": [["22:00", 18]]}}, "'22:00' is no time; write Unix time in ms, or ISO 8601 with an"),
+        ({"issued": "2022-03-01"}, "body.issued: '2022-03-01' has no offset from UTC"),
     ],
 )
 def test_a_wrong_plan_is_refused_and_nothing_published(system: System, body: dict[str, Any], said: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Body, Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, WithJsonSchema
 
 from edge.wire.plan import MAX_POINTS, PlanKind, decode_plan, encode_plan, plan_topic
 from edge.wire.topic import SITE_ZONE
@@ -28,21 +29,43 @@ Zone = Annotated[str, Path(min_length=1, max_length=64, description="Zone; `_sit
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
 
+def _unix_ms(said: Any) -> Any:
+    """ISO 8601 as Unix time in ms. A plan may be of a whole site or made elsewhere, so no clock is guessed."""
+    if not isinstance(said, str) or said.isdecimal():
+        return said
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError:
+        raise ValueError(f"{said[:40]!r} is no time; write {_WRITE}") from None
+    if at.tzinfo is None:
+        raise ValueError(f"{said[:40]!r} has no offset from UTC; write {_WRITE}")
+    return round(at.timestamp() * 1000)
+
+
+_WRITE = "Unix time in ms, or ISO 8601 with an offset: 2026-03-01T22:00Z, 2026-03-01T23:00+01:00"
+_TIME = {"anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}]}
+Time = Annotated[int, BeforeValidator(_unix_ms), WithJsonSchema(_TIME)]
+"""Of a plan, in ms."""
+
+
 class PlanIn(BaseModel):
     """A plan: what will be, by metric, at which times."""
 
     model_config = ConfigDict(extra="forbid")
 
     values: Annotated[
-        dict[str, Annotated[list[tuple[int, FiniteFloat | None]], Field(max_length=MAX_POINTS, fail_fast=True)]],
+        dict[str, Annotated[list[tuple[Time, FiniteFloat | None]], Field(max_length=MAX_POINTS, fail_fast=True)]],
         BeforeValidator(few_members),
-        Field(min_length=1, description="metric: [[time it is valid at, Unix time in ms, UTC; value], ...]"),
+        Field(
+            min_length=1,
+            description="metric: [[time it is valid at, in Unix ms or ISO 8601 with an offset; value], ...]",
+        ),
     ]
     source: Annotated[str, Field(min_length=1, max_length=64, description="Who plans; a newer plan replaces it.")] = (
         "operator"
     )
     kind: Annotated[PlanKind | None, Field(description="Left out: the kind that its metrics are of.")] = None
-    issued: Annotated[int | None, Field(description="Unix time in ms, UTC; left out: now.")] = None
+    issued: Annotated[Time | None, Field(description="Unix ms, or ISO 8601 with an offset; left out: now.")] = None
 
 
 EXAMPLE = {"values": {"sp_heat_c": [[1_646_110_800_000, 18.5], [1_646_154_000_000, 21.0]]}}

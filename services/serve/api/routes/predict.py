@@ -200,6 +200,6 @@ async def _itself(key: tuple[str, str]) -> tuple[str, str]:
 def _site(state: ApiState, site: str) -> SiteShown:
     place = state.place_of(site)
     return SiteShown(
-        site=site, label=state.names.sites.get(site, site), timezone=state.timezone(site), latitude=place.latitude,
-        longitude=place.longitude,
+        site=site, label=state.names.sites.get(site, site), timezone=state.timezone(site), clock=place.clock,
+        latitude=place.latitude, longitude=place.longitude,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import { h, put } from "../dom.js";
 import { store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, t } from "../words.js";
-import { loading, noZone, zonePicker } from "./parts.js";
+import { noZone, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
 const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
@@ -249,7 +249,7 @@ export function rulesView(box, wanted) {
   const warn = (event) => isTouched() && event.preventDefault(); // the browser asks before it leaves
   addEventListener("beforeunload", warn);
   function start() {
-    const instead = zone ? noZone(zoneOf(key)) : site ? null : loading();
+    const instead = zone ? noZone(zoneOf(key)) : site ? null : noZone();
     waits = Boolean(instead);
     if (instead) put(box, instead);
     else load().catch((error) => {

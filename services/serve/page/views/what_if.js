@@ -2,17 +2,18 @@
 import { ask, get } from "../api.js";
 import { CHANGES, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
-import { momentOf, timeOf, wallParts, dayAndTime } from "../clock.js";
+import { dayAndTime, dayBefore, momentOf, timeOf, wallParts } from "../clock.js";
 import { debounced, h, put } from "../dom.js";
 import { DragLayer } from "../drag.js";
-import { planned, seriesOf } from "../past.js";
+import { foreseenAt, heldOver, planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { meant, number, shown, span, unitOf } from "../units.js";
+import { meant, number, shown, signed, span, unitOf } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
+const GRID_MS = 300_000;
 const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
 
@@ -24,6 +25,7 @@ export function whatIfView(box, key) {
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
+  let lines = {}; // what is planned, by metric
   let [made, controls] = ["", {}]; // what the fields were made for, and those that show the change
   const result = h("div", { "aria-live": "polite", class: "fields" });
   const planBox = h("div", {});
@@ -48,7 +50,7 @@ export function whatIfView(box, key) {
     const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
     const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
     if (closed || number_ !== loads) return;
-    [plans, before] = [foreseen, past];
+    [plans, before, lines] = [foreseen, past, {}];
     const offered = available();
     if (!offered.length) {
       showNothing();
@@ -108,22 +110,30 @@ export function whatIfView(box, key) {
     showPlan();
   }
 
-  // What is planned of a metric for the next day: the plan, else what was set a day before at that time.
+  // What is planned of a metric for the next day, as the answer takes it (`Situation.usual` in models/effects/situation.py): what
+  // a plan says, else what was a day before, else what is now. Setpoints follow the greenhouse's clock, all else the sun.
   function plan(metric) {
-    const said = planned(plans, metric, forecast.origin_ms);
-    if (said.time.length > (metric.startsWith("sp_") ? 0 : 1)) return said; // one setpoint holds, one value of weather is no line
-    const past = before?.values[metric]?.mean ?? [];
-    return { time: (before?.end_ms ?? []).map((ms) => ms + DAY_MS), values: past };
+    const from = forecast.origin_ms;
+    const said = planned(plans, metric, from);
+    const isForeseen = said.time.length > (said.kind === "setpoint" ? 0 : 1); // one setpoint holds, one value of weather is no line
+    const past = { time: before?.end_ms ?? [], values: heldOver(before?.values[metric]?.mean ?? []) };
+    const otherwise = forecast.now[metric] ?? (isForeseen ? said.values[0] : null);
+    const usual = (ms) => {
+      const then = metric.startsWith("sp_") ? dayBefore(ms, siteOf(zone())) : ms - DAY_MS;
+      const at = past.time.findIndex((end) => end > then); // a row stands for the minutes before its end
+      return past.values.at(at) ?? otherwise;
+    };
+    const grid = Array.from({ length: DAY_MS / GRID_MS + 1 }, (_, n) => from + n * GRID_MS);
+    const time = [...new Set([...grid, ...(isForeseen ? said.time : [])])].filter((ms) => ms >= from && ms <= from + DAY_MS).sort((a, b) => a - b);
+    return { time, values: time.map((ms) => (isForeseen ? foreseenAt(said, ms) : null) ?? usual(ms)) };
   }
+
+  const lineOf = (metric) => (lines[metric] ??= plan(metric)); // it holds until the next load
 
   // What it is then without the change; null where nobody says.
   function planAt(metric, ms) {
-    const line = plan(metric);
-    let found = forecast.now[metric] ?? line.values.find((value) => value !== null) ?? null; // before the plan begins
-    line.time.forEach((time, index) => {
-      if (time <= ms && line.values[index] !== null) found = line.values[index];
-    });
-    return found;
+    const { time, values } = lineOf(metric);
+    return values[Math.max(0, time.findLastIndex((one) => one <= ms))];
   }
 
   const changedAt = (value) => (isRelative() ? value + change.value : kind().way === "at_least" ? Math.max(value, change.value) : change.value);
@@ -148,7 +158,7 @@ export function whatIfView(box, key) {
     const wanted = JSON.stringify([offered, change.metric]);
     if (made !== wanted) makeFields(offered);
     made = wanted;
-    const words = isRelative() ? signed(change.value) : number(change.value, change.metric);
+    const words = isRelative() ? signed(change.value, change.metric) : number(change.value, change.metric);
     controls.output.textContent = words;
     controls.slider.value = change.value;
     controls.slider.setAttribute("aria-valuetext", words);
@@ -182,8 +192,6 @@ export function whatIfView(box, key) {
       controls.span);
   }
 
-  const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), change.metric, true)}`;
-
   // The next time at which the greenhouse's clock shows this.
   function moment(text, id) {
     const [hour, minute] = text.split(":").map(Number);
@@ -198,8 +206,7 @@ export function whatIfView(box, key) {
   function showPlan() {
     box.querySelector("#plan-title").textContent = t("whatif.plan.of", { metric: name(change.metric), unit: unitOf(change.metric) });
     const [from, to] = [forecast.origin_ms, forecast.origin_ms + DAY_MS];
-    const line = plan(change.metric);
-    const times = [...new Set([from, ...line.time.filter((ms) => ms > from && ms < to), change.from - 1, change.from, change.to - 1, change.to, to])].sort((a, b) => a - b);
+    const times = [...new Set([...lineOf(change.metric).time, change.from - 1, change.from, change.to - 1, change.to])].sort((a, b) => a - b);
     const value = (one) => shown(one, change.metric);
     const base = times.map((ms) => planAt(change.metric, ms));
     planChart.options.unit = unitOf(change.metric);
@@ -249,14 +256,13 @@ export function whatIfView(box, key) {
         value: number(Math.abs(air.value), "air_temp_c", true), time: timeOf(air.at, zoneName), span: difference(air),
       }) : "";
       put(result, h("p", { class: "lead", id: "effect" }, sentence), figures([...coldest(), ...told.filter((one) => one !== air).map((one) => ({
-        title: t("effect.most", { metric: name(one.metric) }), figure: signedOf(one.value, one.metric), words: t("effect.when", { time: timeOf(one.at, zoneName), span: difference(one) }),
+        title: t("effect.most", { metric: name(one.metric) }), figure: signed(one.value, one.metric), words: t("effect.when", { time: timeOf(one.at, zoneName), span: difference(one) }),
       }))]), h("p", { class: `note ${support === "here" ? "good" : ""}`, id: "support" }, t(`support.${support}`)));
     }
     showPaths();
   }
 
-  const signedOf = (value, metric) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), metric, true)}`;
-  const difference = ({ low, high, metric }) => t("span", { low: signedOf(low, metric), high: signedOf(high, metric) });
+  const difference = ({ low, high, metric }) => t("span", { low: signed(low, metric), high: signed(high, metric) });
 
   function largest(effect, metric) {
     const { p10, p50, p90 } = effect.targets[metric];
