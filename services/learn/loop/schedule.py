@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from services.observe.duration import in_words
+
 __all__ = ["GRACE_S", "Cron", "Every", "Schedule"]
 
 GRACE_S = 3600.0
@@ -46,7 +48,7 @@ class Every:
     """
 
     def __init__(self, every_s: float, now_s: float) -> None:
-        self.words = f"every {every_s:g} s"
+        self.words = f"every {in_words(every_s)}"
         self._every_s = every_s
         self._slot_s = now_s + every_s
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,12 +15,18 @@ from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import unplanned
 from models.evaluation.drift import Drifted
 from models.features.sensor_faults import SensorFault
-from services.serve.health import readiness
+from services.learn.loop.schedule import Every
+from services.learn.loop.triggers import NewData, Trigger, Triggers
+from services.learn.promotion.shadow_capacity import wait_of
+from services.messages import ModelRow
+from services.serve.components import Figures
+from services.serve.health import awaited, readiness
 from services.store.rows import UnitFault
 
 WORDS = Path(services.serve.__file__).parent / "page" / "words"
 ENGLISH = re.compile(
-    r"\b(is|are|since|above|below|planned|silent|stuck|spikes|usual|times|errors|before|sample|looks|send|to|of|the|no)\b"
+    r"\b(is|are|since|above|below|planned|silent|stuck|spikes|usual|times|errors|before|samples?|looks|send|to|of|the|no"
+    r"|and|came|row|rows|days|with|when|begins|every|now|in|failed|half|once|one|after|zone)\b"
 )
 PLAN = AlertRule(name="plan", kind="plan_not_followed", limit=1.0)
 
@@ -28,6 +35,71 @@ def drifted(signal: str, before: float, after: float, *, is_error: bool, zone: s
     found = Drifted("s", 0 if zone else None, signal, is_error, 0, before, after)
     return found.words("2024-03-09 13:00", zone, unit)
 
+
+def triggers(days: float = 0.0, every: Every | None = None, *, has_model: bool = True) -> Triggers:
+    found = Triggers(every, cool_down_s=60.0, min_days=2.0, now_s=0.0, rows=900, days=days)
+    found.has_model = has_model
+    return found
+
+
+def failed(times: int) -> str:
+    found = triggers(3.0)
+    for _ in range(times):
+        found.started(0.0, "schedule")
+        found.ended(0.0, failed=True)
+    return found.failed_words(1.0)
+
+
+def started(found: Triggers, news: NewData) -> str:
+    return cast(Trigger, found.due(0.0, 7.0, news)).reason
+
+
+def in_shadow(places: int, count: int) -> str:
+    """What the next training waits for, with so many challengers in shadow."""
+    shadow, known = {"against": "v1", "from_ms": 0, "until_ms": 100}, {"known_to_ms": 20, "to_ms": 0}
+    rows: list[dict[str, object]] = [{"version": "v1", "stage": "champion", "shadow": None}]
+    rows += [{"version": f"v{2 + n}", "stage": "shadow", "shadow": shadow, "trained_on": known} for n in range(count)]
+    wait = wait_of(cast(list[ModelRow], rows), places)
+    assert wait is not None
+    return wait.why
+
+
+def waits(**figures: object) -> str:
+    """What a first forecast waits for, with these figures of the shard."""
+    usual = {"samples": 1200, "accepted": 1200, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
+    return awaited({"shard-0": cast(Figures, usual | figures)})
+
+
+AWAITED = [
+    awaited({}),
+    waits(behind=True, backlog=12_000),
+    waits(accepted=0),
+    *(waits(first_rows=[{"site": "demo", "closes_ms": 1646092930000 + ms}]) for ms in (0, 200_000)),
+    waits(),
+    *(waits(zone_rows=1500, zones=zones) for zones in (0, 2)),
+]
+TRAININGS = [
+    *(triggers(3.0, has_model=has_model).next_words for has_model in (False, True)),
+    triggers(every=Every(21_600.0, 0.0)).next_words,
+    triggers().next_words,
+    "one is under way",
+    *(f"now: v1; and none begins before: {failed(times)}" for times in (1, 2)),
+    *(f"in 2 h: {in_shadow(*found)}" for found in ((1, 1), (2, 1), (2, 2), (3, 3), (4, 1))),
+    started(triggers(3.0, has_model=False), NewData()),
+    started(triggers(3.0), NewData(days=3.2)),
+    started(triggers(), NewData(rows=1234)),
+]
+
+UNPLANNED = "; ".join(
+    fact.words
+    for fact in unplanned(
+        PLAN,
+        {"sp_heat_c": np.array([15.0]), "sp_lamp_pct": np.array([0.0])},
+        {"sp_heat_c": np.array([18.04]), "sp_lamp_pct": np.array([100.0])},
+        300,
+        300,
+    ).values()
+)
 
 SENTENCES = [
     *(
@@ -43,17 +115,10 @@ SENTENCES = [
     *(drifted("air_temp_c", 1.0, 2.1, is_error=True, zone=zone) for zone in ("", "n1")),
     UnitFault("z1", "climate", "rh_pct", True, 0.62, 0.71, 0).words(),
     UnitFault("z1", "climate", "air_temp_c", False, 62.0, 71.0, 0).words(),
-    "; ".join(
-        fact.words
-        for fact in unplanned(
-            PLAN,
-            {"sp_heat_c": np.array([15.0]), "sp_lamp_pct": np.array([0.0])},
-            {"sp_heat_c": np.array([18.04]), "sp_lamp_pct": np.array([100.0])},
-            300,
-            300,
-        ).values()
-    ),
+    UNPLANNED,
     *(readiness({}, 0, answers, ready=False, awaited="")["reasons"][0] for answers in (True, False)),
+    *AWAITED,
+    *TRAININGS,
 ]  # fmt: skip
 
 
@@ -69,4 +134,4 @@ def test_no_sentence_stays_half_english(language: str, sentence: str) -> None:
 
 
 def test_what_is_not_as_planned_has_units() -> None:
-    assert SENTENCES[-3] == "sp_heat_c is 15.0 °C, planned 18.0 °C; sp_lamp_pct is 0 %, planned 100 %"
+    assert UNPLANNED == "sp_heat_c is 15.0 °C, planned 18.0 °C; sp_lamp_pct is 0 %, planned 100 %"

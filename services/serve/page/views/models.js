@@ -65,7 +65,7 @@ export function modelsView(box) {
       h("h2", {}, capital(label)),
       champion ? modelCard(champion, expert) : h("p", { class: "note" }, t(`models.none.${expert}`)),
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
-      h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
+      h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: reason(figures.next_training) }) : ""),
       h("p", { class: "buttons", "data-key": `${expert} orders` },
         previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}${champion ? `&leave=${encodeURIComponent(champion.version)}` : ""}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
         orderButton(expert, "train", t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),

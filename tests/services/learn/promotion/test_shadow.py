@@ -224,18 +224,18 @@ def test_the_status_says_when_the_next_training_can_begin(
     status = two_places.status()
     assert status["next_training"] == (
         "in 2 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
-        "need not wait; every 100 s"
+        "need not wait; every 1.7 min"
     )
     assert status["next_due_s"] == 2 * 3600
     turn(two_places, cluster, clock, 2)
     assert two_places.status()["next_training"] == (
         "in 3 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
-        "shadow, and learn.shadows is 2; every 100 s"
+        "shadow, and learn.shadows is 2; every 1.7 min"
     )
     cluster.verdicts = [True]
     later(cluster, clock, 3)
     two_places.prove()
-    assert two_places.status()["next_training"].endswith(": every 100 s")
+    assert two_places.status()["next_training"].endswith(": every 1.7 min")
 
 
 def test_torn_challenger_is_refused(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
