@@ -245,6 +245,7 @@ def test_what_is_not_saved_is_not_lost_by_leaving(rules: Page, house: Ruled) -> 
     rules.ask("""{ const one = document.getElementById('language'); one.value = 'nl';
         one.dispatchEvent(new Event('change', {bubbles: true})) }""")
     rules.until(f"({BAR}).includes('1 wijziging is niet opgeslagen.')")
+    assert "Kijkt vooruit (u)" in rules.ask("document.querySelector('[data-rule=frost]').textContent")
     assert rules.ask(f"{field('limit')}.value") == "9"
     assert rules.ask("dispatchEvent(new Event('beforeunload', {cancelable: true}))") is False
     rules.ask("document.querySelector('[data-key=system]').click()")

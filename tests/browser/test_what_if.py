@@ -171,7 +171,7 @@ def test_a_zone_that_falls_silent_has_no_answer_until_it_is_read_again(page: Pag
         page.open(f"{address}/#/whatif/demo/north-1")
         page.until(f"{ANSWERED} && {paths} && document.getElementById('state').textContent === 'live'")
         row(1, 4000.0, "air_temp_c: last reading 1.1 h before the origin")
-        page.until(f"{VIEW}.includes('is too old to be used')")
+        page.until(f"{VIEW}.includes('The forecast of Tomatoes, north is too old to be used')")
         assert not page.ask(f"{ANSWERED} || {paths}")
         row(2, 10.0)
         page.until(f"{ANSWERED} && {paths}")

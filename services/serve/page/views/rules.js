@@ -22,7 +22,7 @@ function measureOf(rule, option) {
   if (option === "chance") return { unit: "%", show: (value) => 100 * value, mean: (value) => value / 100 };
   const units = { for_min: "min", keep_min: "min", lead_h: "h", fruit_mm: "mm", wet_rh_pct: "%", base_c: "°C", per_100_j_cm2: "°C" };
   const unit = units[option] ?? rule.unit;
-  if (unit !== "°C") return { unit, show: (value) => value, mean: (value) => value };
+  if (unit !== "°C") return { unit: unit === "h" ? t("unit.h") : unit, show: (value) => value, mean: (value) => value };
   const isDifference = option === "base_c" ? false : option === "hysteresis" || option === "per_100_j_cm2" || !ABSOLUTE.includes(rule.kind);
   const sign = rule.kind === "mean_low" && option.endsWith("limit") ? -1 : 1; // its words say how far below
   return { unit: unitOf(WARMTH), show: (value) => sign * shown(value, WARMTH, isDifference), mean: (value) => meant(sign * value, WARMTH, isDifference) };

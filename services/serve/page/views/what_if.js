@@ -239,7 +239,7 @@ export function whatIfView(box, key) {
   // Why there is no answer now; one of before is not shown as if it held.
   function refuse(why) {
     answer = null;
-    put(result, h("p", { class: "note warn" }, reason(why)));
+    put(result, h("p", { class: "note warn" }, capital(reason(why.replace(key, zone().label)))));
     for (const part of [tabs, pathBox]) part.hidden = true;
   }
 
