@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,25 +205,30 @@ def test_the_unit_is_at_first_that_of_the_browsers_country(
     assert unit not in page.ask("document.querySelector('output').textContent")
 
 
-def test_translations_say_what_the_english_says() -> None:
-    """Each message is in every language, with the same values in it; none is left over."""
-    import json
+def words_of(language: str, part: str = "") -> dict[str, str]:
+    said: dict[str, str] = json.loads((PAGE / "words" / f"{language}{part}.json").read_text())
+    return said
 
-    english, *others = (json.loads((PAGE / "words" / f"{one}.json").read_text()) for one in ("en", "nl", "es"))
+
+@pytest.mark.parametrize("part", ["", ".rules"])
+def test_translations_say_what_the_english_says(part: str) -> None:
+    """Each message is in every language, with the same values in it; none is left over."""
+    english, *others = (words_of(one, part) for one in ("en", "nl", "es"))
     for other in others:
-        other.pop("reasons")
+        other.pop("reasons", None)
         assert other.keys() == english.keys()
         for key, text in english.items():
             assert set(re.findall(r"\{\w+\}", other[key])) == set(re.findall(r"\{\w+\}", text)), key
 
 
 def test_every_message_that_is_asked_for_is_there() -> None:
-    """What modules ask for by its full name is in the message file."""
-    import json
-
-    english = json.loads((PAGE / "words" / "en.json").read_text())
-    known = english.keys() | {re.sub(r"\.(one|other)$", "", key) for key in english}
+    """What modules ask for by its full name is in the message file; what is in the file of the rules, in their view."""
+    english, rules = words_of("en"), words_of("en", ".rules")
+    known, of_rules = ({re.sub(r"\.(one|other)$", "", key) for key in said} | said.keys() for said in (english, rules))
     files = [file for file in PAGE.rglob("*.js") if file.parent.name != "vendor"]
     asked = {key for file in files for key in re.findall(r'\bt\(\s*"([^"]+)"', file.read_text())}
     assert len(asked) > 100
-    assert asked - known == set()
+    assert asked - known - of_rules == set()
+    elsewhere = [file.read_text() for file in files if file.name != "rules.js"]
+    assert not [key for key in rules if any(f'"{key}"' in text for text in elsewhere)]
+    assert not english.keys() & rules.keys()

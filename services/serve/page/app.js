@@ -5,7 +5,7 @@ import { choose, fahrenheit, language, languages, theme } from "./prefs.js";
 import { begin, listen, store, zoneOf } from "./store.js";
 import { timeOf } from "./clock.js";
 import { addressOf } from "./address.js";
-import { speak, t } from "./words.js";
+import { learn, speak, t } from "./words.js";
 import { sure } from "./views/parts.js";
 
 // Address -> view; those of one zone keep the zone when the person goes from one to the other.
@@ -13,7 +13,7 @@ import { sure } from "./views/parts.js";
 const VIEWS = {
   now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
   whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
-  rules: () => import("./views/rules.js").then((found) => found.rulesView),
+  rules: () => Promise.all([import("./views/rules.js"), learn(".rules")]).then(([found]) => found.rulesView),
   models: () => import("./views/models.js").then((found) => found.modelsView), system: () => import("./views/system.js").then((found) => found.systemView),
 };
 const OF_ZONE = ["zone", "whatif", "quality"];

@@ -41,15 +41,6 @@ export function midnightOf(ms, timeZone, days = 0) {
   return momentOf(year, month, day + days, 0, 0, timeZone);
 }
 
-// When the clock that a site's control follows showed the same a day before; in an hour that it left out then, a day of 24 hours
-// before (`clock_moved_min` in models/effects/situation.py).
-export function dayBefore(ms, { timezone, clock }) {
-  const then = ms - 86_400_000;
-  if (clock === "standard") return then;
-  const moved = offsetMs(ms, timezone) - offsetMs(then, timezone);
-  return offsetMs(then + moved, timezone) === offsetMs(then, timezone) ? then + moved : then;
-}
-
 export const timeOf = (ms, timeZone) => format(timeZone, { hour: "2-digit", minute: "2-digit" }).format(ms);
 export const dayOf = (ms, timeZone) => format(timeZone, { weekday: "short", day: "numeric", month: "short" }).format(ms);
 export const dayAndTime = (ms, timeZone) => `${dayOf(ms, timeZone)}, ${timeOf(ms, timeZone)}`;

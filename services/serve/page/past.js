@@ -107,21 +107,6 @@ export function planned(plans, metric, after) {
   return { kind: found?.kind, time: points.map(([ms]) => ms), values: points.map(([, value]) => value), until };
 }
 
-// What a plan, as `planned` gives it, says of a moment; null where it says nothing.
-export function foreseenAt({ kind, time, values, until }, ms) {
-  const next = time.findIndex((one) => one > ms);
-  const last = next < 0 ? time.length - 1 : next - 1;
-  if (last < 0 || ms > until) return null;
-  if (kind === "setpoint" || next < 0) return values[last];
-  return values[last] + ((values[next] - values[last]) * (ms - time[last])) / (time[next] - time[last]);
-}
-
-// Values of rows, where one is not known that of the row before.
-export function heldOver(values) {
-  let held = null;
-  return values.map((value) => (held = value ?? held));
-}
-
 // What is left of today's radiation by a weather forecast, in J/cm².
 export function lightAhead(line, after, timeZone) {
   const end = midnightOf(after, timeZone, 1);

@@ -1,19 +1,35 @@
-// What the page says, by message files: words/en.json and its translations.
+// What the page says, by message files: words/en.json, words/en.rules.json and their translations.
 let said = {};
 let tongue = "en";
 let plural = new Intl.PluralRules("en");
 
-async function file(language) {
-  const answer = await fetch(`page/words/${language}.json`);
-  if (!answer.ok) throw new Error(`words/${language}.json: ${answer.status}`);
+const parts = new Set(); // which files there are beside that of all views
+
+async function file(name) {
+  const answer = await fetch(`page/words/${name}.json`);
+  if (!answer.ok) throw new Error(`words/${name}.json: ${answer.status}`);
   return answer.json();
 }
 
 export async function speak(language) {
-  said = await file(language);
+  const files = await Promise.all(["", ...parts].map((part) => file(language + part)));
+  if (files.length !== parts.size + 1) return speak(language); // a view came meanwhile
+  said = Object.assign({}, ...files);
   tongue = language;
   plural = new Intl.PluralRules(language);
   document.documentElement.lang = language;
+}
+
+// What one view alone says comes with it, as `learn(".rules")`; before the first language is spoken, together with that.
+export async function learn(part) {
+  if (parts.has(part)) return;
+  const language = Object.keys(said).length ? tongue : null;
+  if (language) {
+    const more = await file(language + part);
+    if (language !== tongue) return learn(part); // another was chosen meanwhile
+    Object.assign(said, more);
+  }
+  parts.add(part);
 }
 
 export const spoken = () => tongue;

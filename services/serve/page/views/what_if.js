@@ -2,13 +2,14 @@
 import { ask, get } from "../api.js";
 import { CHANGES, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
-import { dayAndTime, dayBefore, momentOf, timeOf, wallParts } from "../clock.js";
+import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
 import { debounced, h, put } from "../dom.js";
 import { DragLayer } from "../drag.js";
-import { foreseenAt, heldOver, planned, seriesOf } from "../past.js";
+import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { meant, number, shown, signed, span, unitOf } from "../units.js";
+import { dayBefore, foreseenAt, heldOver } from "../usual.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
