@@ -15,7 +15,7 @@ from models.alerts.alert_rule import AlertRule
 from models.alerts.rules_document import DocumentError, RulesDocument
 from services.errors import ConfigError
 
-__all__ = ["load_document", "load_rules", "parse_document", "parse_rules"]
+__all__ = ["load_document", "parse_document", "parse_rules"]
 
 HINT = "docs/alerts.md has the table of rules and an example."
 
@@ -27,11 +27,6 @@ def load_document(path: Path) -> RulesDocument:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     return parse_document(text, str(path))
-
-
-def load_rules(path: Path) -> tuple[AlertRule, ...]:
-    """The rules of a file; raises :class:`ConfigError`."""
-    return load_document(path).rules
 
 
 def parse_document(text: str, label: str = "the rules") -> RulesDocument:

@@ -32,7 +32,7 @@ from services.serve.model_pointer import ModelPointer
 from services.serve.replicas import ApiReplica, ForecasterReplica, LiveStateActor, api_keys
 from services.store.storage import address_of
 
-__all__ = ["ServingActors", "build_app", "start_actors", "start_serving", "stop_serving"]
+__all__ = ["ServingActors", "build_app", "start_actors", "start_serving"]
 
 ACTOR_CPUS = 0.02
 REPLICA_CPUS = 0.1
@@ -199,13 +199,6 @@ def _address(settings: Settings, host: str, port: int) -> str:
         return f"http://{api_host()}:{port}{route}"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
     return f"http://{shown}:{port}{route}"
-
-
-def stop_serving() -> None:
-    """Stop the application and HTTP."""
-    from ray import serve
-
-    serve.shutdown()
 
 
 def _is_taken(host: str, port: int) -> bool:

@@ -14,7 +14,7 @@ from services.errors import HistoryError, StorageError
 from services.store.storage import Storage, always
 
 __all__ = [
-    "NOTHING", "Span", "day_of", "largest", "read_between", "read_table", "schema_of", "source_of", "span_of",
+    "NOTHING", "Span", "day_of", "read_between", "read_table", "source_of", "span_of",
     "unreadable", "version_of", "write_table", "write_tables",
 ]  # fmt: skip
 
@@ -57,10 +57,10 @@ def read_between(
     """
     try:
         file = pq.ParquetFile(source_of(storage, key), read_dictionary=list(names))
-        at = file.schema.names.index(column)
-        found = [file.metadata.row_group(n).column(at).statistics for n in range(file.num_row_groups)]
         wanted = [
-            n for n, s in enumerate(found) if s is None or not s.has_min_max or (s.max > after and s.min <= until)
+            group
+            for group, ends in enumerate(_ends(file.metadata, column))
+            if ends is None or (ends[1] > after and ends[0] <= until)
         ]
         return file.read_row_groups(wanted, columns)
     except (pa.ArrowException, OSError) as error:
@@ -76,14 +76,6 @@ def version_of(storage: Storage, key: str) -> str:
     return NOTHING if found is None else found.version
 
 
-def largest(storage: Storage, key: str, column: str) -> int:
-    """The largest whole number of a column, as the footer says; no row is read. Raises :class:`HistoryError`."""
-    metadata = _of_footer(storage, key, pq.read_metadata)
-    at = metadata.schema.names.index(column)
-    found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
-    return max(int(statistics.max) for statistics in found)
-
-
 class Span(NamedTuple):
     """How many rows a table has, and the smallest and largest whole number of a column, 0 without any."""
 
@@ -93,24 +85,21 @@ class Span(NamedTuple):
 
 
 def span_of(storage: Storage, key: str, column: str) -> Span:
-    """As :func:`largest`, with the smallest as well; of a table that may have no rows."""
-    metadata = _of_footer(storage, key, pq.read_metadata)
-    at = metadata.schema.names.index(column)
-    found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
-    ends = [(int(s.min), int(s.max)) for s in found if s is not None and s.has_min_max]
-    return Span(metadata.num_rows, min((a for a, _ in ends), default=0), max((b for _, b in ends), default=0))
-
-
-def schema_of(storage: Storage, key: str) -> pa.Schema:
-    """The columns, as the footer says. Raises :class:`HistoryError`."""
-    return _of_footer(storage, key, pq.read_schema)
-
-
-def _of_footer(storage: Storage, key: str, read: Callable[[Any], Any]) -> Any:
+    """Of a table that may have no rows, as the footer says; no row is read. Raises :class:`HistoryError`."""
     try:
-        return read(source_of(storage, key))
+        metadata = pq.read_metadata(source_of(storage, key))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(storage.address(key), error) from error
+    ends = list(filter(None, _ends(metadata, column)))
+    first, last = min((a for a, _ in ends), default=0), max((b for _, b in ends), default=0)
+    return Span(metadata.num_rows, first, last)
+
+
+def _ends(metadata: pq.FileMetaData, column: str) -> list[tuple[int, int] | None]:
+    """The smallest and the largest whole number of a column in each row group; ``None`` where the footer has none."""
+    at = metadata.schema.names.index(column)
+    found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
+    return [(int(s.min), int(s.max)) if s is not None and s.has_min_max else None for s in found]
 
 
 def write_table(

@@ -2,7 +2,6 @@
 let said = {};
 let tongue = "en";
 let plural = new Intl.PluralRules("en");
-
 const parts = new Set(); // which files there are beside that of all views
 
 async function file(name) {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.alerts.crop_rules import rules_for
-from services.alert.rules_file import load_rules, parse_document, parse_rules
+from services.alert.rules_file import load_document, parse_document, parse_rules
 from services.errors import ConfigError
 
 
@@ -105,6 +105,6 @@ def test_every_mistake_is_told_at_once() -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """With its path; one that can be read is."""
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
-        load_rules(tmp_path / "none.toml")
+        load_document(tmp_path / "none.toml")
     (tmp_path / "rules.toml").write_text('crop = "pepper"')
-    assert load_rules(tmp_path / "rules.toml") == rules_for("pepper")
+    assert load_document(tmp_path / "rules.toml").rules == rules_for("pepper")
