@@ -14,7 +14,7 @@ from services.cli.setup.settings_view import list_settings, markdown_table
 from services.config import Settings
 from services.observe.metrics import metrics_page
 from services.serve.components import SHOWN_ON_METRICS
-from tests.services.cli.test_cli import commands
+from tests.services.cli.command_line import commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

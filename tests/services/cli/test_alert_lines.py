@@ -13,8 +13,8 @@ from services.cli.running.alert_lines import AlertLines, alert_lines
 from services.cli.running.client import Client
 from services.config import load_settings
 from services.errors import HothouseError
+from tests.services.serve.system import System
 from tests.services.serve.test_alerts import alert, system  # noqa: F401 - a fixture
-from tests.services.serve.test_api import System
 
 COLD = "demo/north-1 cold 72 % between 04:00 and 06:30; air 1.8 °C (critical)"
 

@@ -10,7 +10,7 @@ from services.demo import watch as watch_module
 from services.demo.outlook_line import outlook_line
 from services.demo.watch import DemoWatch, Seen
 from services.serve.api.auth import Keys
-from tests.services.serve.test_api import System
+from tests.services.serve.system import System
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from services.serve.api.auth import Keys
 from services.serve.live_state import LiveState
 from services.serve.view import View
 from tests.services.serve.fakes import ORIGIN_MS
-from tests.services.serve.test_api import OPERATOR, System, assert_problem
+from tests.services.serve.system import OPERATOR, System, assert_problem
 
 HOUR_MS = 3_600_000
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
-import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -21,63 +18,15 @@ from services.config import SiteSettings
 from services.errors import ConfigError
 from services.ingest.figures import ShardFigures
 from services.learn.experts import EXPERTS
-from services.learn.records import row_of
-from services.serve.api.answer_types import StatusAnswer
 from services.serve.api.app import create_app
-from services.serve.api.assets import PAGE
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.middleware.body_limit import MAX_BODY_BYTES
 from services.serve.api.schemas import ExpertName
-from services.serve.api.state import ApiState, SiteNames
-from services.serve.live_state import LiveState
-from tests.services.ingest.rig import Rig, day, filled
-from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+from services.serve.api.state import SiteNames
+from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
+from tests.services.serve.system import OPERATOR, System, assert_problem
 
-OPERATOR = {"Authorization": "Bearer op-key"}
 ASK_FOR_A_ZONE = ("/alerts/scores", "/predict", "/history")
-
-
-class System:
-    """A client, and what stands behind it."""
-
-    def __init__(self, keys: Keys, *, published: bool = True) -> None:
-        self.live_state = LiveState(1000, lambda: ORIGIN_MS)
-        self.backend = FakeBackend(self.live_state)
-        self.state = ApiState(self.backend, keys, SPEC, stale_after_s=1800)
-        self.state.events.longest_s = 0  # a client of tests reads a stream to its end
-        self.client = TestClient(create_app(self.state), raise_server_exceptions=False)
-        if published:
-            self.fill()
-
-    def fill(self) -> None:
-        """Publish two zones, and let the view take them as its follower would."""
-
-        async def run() -> None:
-            await self.live_state.publish([zone_forecast("north-1"), zone_forecast("north-2")])
-            await self.live_state.put_past("demo", "north-1", [ORIGIN_MS], {"air_temp_c": [18.0]})
-            await self.live_state.put_stats("shard-0", {"accepted": 12, "rejected": {"malformed": 2}, "last_error": ""})
-            await self.live_state.set_models([{"version": "v1"}])
-            await self.state._take(await self.live_state.wait(0, 0))
-
-        asyncio.run(run())
-
-
-@pytest.fixture
-def system() -> Iterator[System]:
-    """Two zones, reading open."""
-    made = System(Keys("op-key"))
-    yield made
-    made.client.close()
-
-
-def assert_problem(answer: Any, status: int, says: str) -> None:
-    """The answer is a problem (RFC 9457) with this sentence."""
-    assert answer.status_code == status
-    assert answer.headers["content-type"] == "application/problem+json"
-    body = answer.json()
-    assert body["status"] == status
-    assert body["title"]
-    assert says in body["detail"]
 
 
 def test_predict_answers_the_newest_forecast(system: System) -> None:
@@ -335,143 +284,6 @@ def test_a_key_file_that_no_reader_could_match_stops_the_start(
         Keys.load(HashedKey.of("op-key"), AccessKeys(tmp_path), tmp_path / "reader.key")
 
 
-class Readiness:
-    """A system whose clock and shard's figures are given; ``ready`` asks /health/ready."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-        self.system = System(Keys("op-key"), published=False)
-        self.system.state = state = ApiState(self.system.backend, Keys("op-key"), SPEC, 1800, lambda: self.now_s)
-        self.system.client = TestClient(create_app(state), raise_server_exceptions=False)
-
-    def show(self, stream_ms: int, origin_ms: int | None = None, wall_s: float = 1.0, **figures: Any) -> None:
-        async def run() -> None:
-            self.now_s += wall_s
-            if origin_ms is not None:
-                await self.system.live_state.publish([zone_forecast(origin_ms=origin_ms)])
-            shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "behind": False, "stream_ms": {"demo": stream_ms}}
-            await self.system.live_state.put_stats("shard-0", {**shard, **figures})
-            await self.system.state._take(await self.system.live_state.wait(self.system.state.view.versions[0], 0))
-
-        asyncio.run(run())
-
-    def ready(self) -> tuple[int, str]:
-        answer = self.system.client.get("/health/ready")
-        return answer.status_code, answer.json().get("detail", "")
-
-
-def test_ready_only_after_a_first_forecast() -> None:
-    """503 with what is waited for before any zone has a forecast, 200 after."""
-    one = Readiness()
-    assert one.system.client.get("/health/live").status_code == 200
-    assert one.ready() == (503, "not ready: no zone has a forecast yet: the shards have not reported yet")
-    one.show(ORIGIN_MS, samples=0, accepted=0)
-    assert one.ready() == (503, "not ready: no zone has a forecast yet: no sample has come yet")
-    one.show(ORIGIN_MS, samples=5, accepted=0)
-    assert "5 samples came, none could be taken" in one.ready()[1]
-    row = {"site": "demo", "end_ms": ORIGIN_MS + 60_000, "closes_ms": ORIGIN_MS + 90_000}
-    one.show(ORIGIN_MS, first_rows=[row])
-    assert one.ready()[1].endswith(
-        "12 samples came; the first row, of demo, closes in 1.5 min of the stream, at 2022-03-01 00:01:30 UTC"
-    )
-    one.show(ORIGIN_MS)
-    assert "of weather stations alone" in one.ready()[1]
-    one.show(ORIGIN_MS, zone_rows=3, zones=["demo/north-1"])
-    assert "3 rows are closed; a forecast from the newest is awaited" in one.ready()[1]
-    one.show(ORIGIN_MS, zone_rows=3, zones=[])
-    assert "every zone has left" in one.ready()[1]
-    one.show(ORIGIN_MS, ORIGIN_MS, zone_rows=4)
-    assert one.ready() == (200, "")
-    assert one.system.client.get("/health/ready").json()["zones_usable"] == 1
-
-
-def test_ready_comes_once_whatever_the_log_holds() -> None:
-    """While an import is read it is not ready and says so; nor does it go when what comes now begins hours later."""
-    one, hour_ms = Readiness(), 3_600_000
-    for n in range(5):  # forecasts are hours behind while much is read at once
-        one.show(ORIGIN_MS + 5 * n * hour_ms, ORIGIN_MS + 5 * (n - n % 2) * hour_ms, behind=True, backlog=7000)
-        status, words = one.ready()
-        assert status == 503
-        assert words.endswith("the log is read, 7,000 records wait")
-    end_ms = ORIGIN_MS + 25 * hour_ms
-    one.show(end_ms, end_ms, behind=True, backlog=20)  # as under a load that piles up some records again and again
-    assert one.ready()[0] == 200
-    live_ms = end_ms + round(11.9 * hour_ms)
-    for second in range(0, 400, 10):
-        one.show(live_ms + second * 1000, wall_s=10.0)
-        assert one.ready()[0] == 200, second
-    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12 h old")
-    one.show(live_ms + 400_000, live_ms + 300_000)
-    assert one.ready()[0] == 200
-    one.show(live_ms + 2 * hour_ms, behind=True, backlog=7000)  # a backlog that a restarted shard reads
-    one.show(live_ms + 4 * hour_ms)
-    assert one.ready()[0] == 200
-
-
-def test_readiness_goes_where_no_row_closes_or_nothing_comes() -> None:
-    """After the limit of stream time without a row, or of wall time without a sign of the stream; and comes back."""
-    one, limit_ms = Readiness(), 1_800_000
-    one.show(ORIGIN_MS, ORIGIN_MS)
-    assert one.ready()[0] == 200
-    for n in range(1, 7):
-        one.show(ORIGIN_MS + n * limit_ms // 4)
-        assert one.ready()[0] == (200 if n <= 3 else 503)
-    assert "no zone has a forecast that is fresh enough" in one.ready()[1]
-    one.show(ORIGIN_MS + 2 * limit_ms, ORIGIN_MS + 2 * limit_ms - 300_000)
-    assert one.ready()[0] == 200
-    one.show(ORIGIN_MS + 2 * limit_ms, wall_s=1790.0)
-    assert one.ready()[0] == 200
-    one.show(ORIGIN_MS + 2 * limit_ms, wall_s=20.0)
-    assert one.ready()[0] == 503
-    one.show(ORIGIN_MS + 2 * limit_ms + 1000)
-    assert one.ready()[0] == 200
-
-
-def test_status_and_metrics_show_the_components(system: System) -> None:
-    """Figures of the shards are in /status and, as Prometheus counters, in /metrics."""
-    status = system.client.get("/status").json()
-    assert status["components"]["shard-0"]["accepted"] == 12
-    assert status["models"] == [{"version": "v1"}]
-    text = system.client.get("/metrics").text
-    assert 'hothouse_samples_accepted_total{component="shard-0"} 12.0' in text
-    assert 'hothouse_samples_rejected_total{component="shard-0",reason="malformed"} 2.0' in text
-    assert "hothouse_api_zones 2.0" in text
-
-
-def test_status_says_since_when_a_part_has_told_nothing() -> None:
-    """Its last figures stay, also those of a part that has died."""
-    one = Readiness()
-    one.show(ORIGIN_MS)
-    one.now_s += 40
-    status = one.system.client.get("/status").json()
-    assert status["component_age_s"] == {"shard-0": 40.0}
-    assert status["components"]["shard-0"]["accepted"] == 12
-
-
-def test_status_is_what_its_description_says(system: System, tmp_path: Path) -> None:
-    """What a shard, a model, an event and a replica are shown as has every field, each of its type."""
-    rig = Rig(tmp_path, filled(list(day(10))))
-    shard = rig.shard()
-    rig.drain(shard)
-    row = row_of(SimpleNamespace(version="1", tags={}, creation_timestamp=ORIGIN_MS), ["champion"])
-
-    async def show() -> None:
-        await system.live_state.put_stats("shard-0", shard.stats())
-        await system.live_state.set_models([row])
-        await system.live_state.put_event({"kind": "swap", "version": "v1", "before": "online", "reason": "better"})
-        await system.state._take(await system.live_state.wait(0, 0))
-
-    asyncio.run(show())
-    system.backend.replicas = {"a1": {"generation": 2, "version": "v1", "error": ""}}
-    status = system.client.get("/status").json()
-    kinds = get_type_hints(StatusAnswer)
-    assert set(status) == set(kinds)
-    assert status["models"] == [row]
-    for field in set(status) - {"components"}:
-        msgspec.convert(status[field], kinds[field])
-    assert msgspec.convert(status["components"]["shard-0"], ShardFigures, str_keys=True) == shard.stats()
-
-
 def test_answers_are_described(system: System) -> None:
     """OpenAPI has a schema for what each JSON route answers, each reference leads to one, and each figure of a shard
     has the words that /metrics has.
@@ -525,31 +337,6 @@ def test_a_zone_that_left_is_nowhere(system: System) -> None:
     assert system.client.get("/predict?zone=north-1").status_code == 200
 
 
-def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> None:
-    """Errors of parts, parts of parts and replicas stand in /status; /health/ready names the components, no words."""
-
-    async def fail() -> None:
-        await system.live_state.put_stats(
-            "shard-0", {"last_error": "", "series": {"last_error": "ConnectionError: away"}}
-        )
-        await system.live_state.put_stats("retrainer", {"last_error": "", "registry_error": "MLflow does not answer"})
-        await system.live_state.put_stats("gateway", {"error": "not connected to the broker: refused"})
-        await system.state._take(await system.live_state.wait(0, 0))
-
-    asyncio.run(fail())
-    system.backend.replicas = {"a1": {"generation": 2, "version": "v1", "error": "golden output differs"}}
-    assert system.client.get("/status").json()["errors"] == [
-        "forecaster a1: golden output differs",
-        "gateway: not connected to the broker: refused",
-        "retrainer registry: MLflow does not answer",
-        "shard-0 series: ConnectionError: away",
-    ]
-    ready = system.client.get("/health/ready")
-    assert ready.status_code == 200
-    assert ready.json()["degraded"] == ["gateway", "retrainer registry", "shard-0 series"]
-    assert "refused" not in ready.text
-
-
 def test_zones_models_and_history(system: System) -> None:
     """/zones lists zones with units, /models what is registered and what serves, /history the past."""
     zones = system.client.get("/zones").json()
@@ -575,61 +362,6 @@ def test_the_application_follows_the_live_state() -> None:
         else:
             pytest.fail("the forecast was never seen")
         system.state.check_health()
-
-
-def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> None:
-    """Every file of the page is answered locally, of its kind, and not again while it is the same; the documents and
-    all that they load stand under a strict content security policy and name no other address.
-    """
-    kinds = {".js": "text/javascript", ".css": "text/css", ".json": "application/json", ".html": "text/html"}
-    files = [file for file in PAGE.rglob("*") if file.is_file()]
-    assert len(files) > 20
-    for file in files:
-        answer = system.client.get(f"/page/{file.relative_to(PAGE)}")
-        assert answer.content == file.read_bytes()
-        assert answer.headers["content-type"].startswith(kinds.get(file.suffix, ""))
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        known = {"If-None-Match": answer.headers["etag"]}
-        assert system.client.get(f"/page/{file.relative_to(PAGE)}", headers=known).status_code == 304
-        if file.parent.name != "vendor":
-            assert not re.findall(r"https?://", file.read_text()), file
-    for path in ("/", "/docs"):
-        assert "default-src 'none'" in system.client.get(path).headers["content-security-policy"]
-    assert_problem(system.client.get("/page/nothing.js"), 404, "there is nothing at /page/nothing.js")
-
-
-def files_of(view: Path, language: str) -> set[Path]:
-    """The files that a view needs: the page's own, the words, and every module that is imported from one of them."""
-    found = {PAGE / "index.html", PAGE / "words" / f"{language}.json"}
-    found |= set((PAGE / "words").glob(f"{language}.{view.stem}.json"))
-    found |= {PAGE / name for name in re.findall(r'(?:href|src)="page/([^"]+)"', (PAGE / "index.html").read_text())}
-    waiting = [view, *found]
-    while waiting:
-        module = waiting.pop()
-        found.add(module)
-        named = (
-            re.findall(r'^import .*?from "([^"]+)"', module.read_text(), re.MULTILINE) if module.suffix == ".js" else []
-        )
-        waiting += {(module.parent / name).resolve() for name in named} - found
-    return found
-
-
-def test_the_page_is_small(system: System) -> None:
-    """What each view needs, the chart library among it, is below 200 KB in any one language; all files together, as
-    they are sent, are below 110 KB.
-    """
-    views = [file for file in (PAGE / "views").iterdir() if "View(box" in file.read_text()]
-    assert len(views) == 7
-    for language in ("en", "nl", "es"):
-        for view in views:
-            needed = files_of(view.resolve(), language)
-            assert PAGE / "vendor" / "uplot.js" in needed
-            assert PAGE / "store.js" in needed
-            assert sum(file.stat().st_size for file in needed) < 200_000, (view.name, language)
-    kept = [file for file in PAGE.rglob("*") if file.suffix in (".js", ".css", ".html", ".json")]
-    files = [file for file in kept if file.parent.name != "words" or file.name.startswith("es.")]
-    answers = [system.client.get(f"/page/{file.relative_to(PAGE)}") for file in files]
-    assert sum(int(answer.headers["content-length"]) for answer in answers) < 110_000
 
 
 def test_openapi_has_examples_and_problems(system: System) -> None:

@@ -18,7 +18,7 @@ from services.serve.api.client_limits import ClientLimits, Limits, RequestRate
 from services.serve.api.event_stream import EventStream
 from services.serve.api.state import ApiState
 from tests.services.serve.fakes import SPEC
-from tests.services.serve.test_api import OPERATOR, System, assert_problem
+from tests.services.serve.system import OPERATOR, System, assert_problem
 
 
 class Limited(System):

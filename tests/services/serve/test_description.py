@@ -22,7 +22,7 @@ from services.store.history import History
 from services.store.rows import SiteStep
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend
-from tests.services.serve.test_api import OPERATOR, System
+from tests.services.serve.system import OPERATOR, System
 
 ANSWERS = {
     "trigger": TrainingAccepted(accepted=True, reason="operator"), "rollback": Moved(version="v1", before="v2"),

@@ -18,7 +18,7 @@ from services.serve.health import Readiness
 from services.serve.live_state import LiveStateChanges
 from tests.patience import core_slowness, patience_s
 from tests.services.serve.fakes import zone_forecast
-from tests.services.serve.test_api import OPERATOR, System, assert_problem
+from tests.services.serve.system import OPERATOR, System, assert_problem
 
 HEALTH = Readiness(ready=True, reasons=[], degraded=[], zones=1, zones_usable=1)
 

@@ -21,7 +21,7 @@ from services.serve.api.auth import Keys
 from services.serve.api.problems import ProblemError, install
 from services.serve.api.routes.plan_routes import plan_routes
 from tests.services.serve.fakes import ORIGIN_MS
-from tests.services.serve.test_api import OPERATOR, System, assert_problem
+from tests.services.serve.system import OPERATOR, System, assert_problem
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -10,7 +10,7 @@ import pytest
 
 from services.messages import Extreme
 from services.serve.api.auth import Keys
-from tests.services.serve.test_api import System, assert_problem
+from tests.services.serve.system import System, assert_problem
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from services.store.history import History
 from services.store.rows import SiteStep
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
-from tests.services.serve.test_api import System, assert_problem
+from tests.services.serve.system import System, assert_problem
 
 STEP_MS = 300_000
 

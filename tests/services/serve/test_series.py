@@ -21,7 +21,7 @@ from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.rows import DeadLetter, SiteStep
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
-from tests.services.serve.test_api import System, assert_problem
+from tests.services.serve.system import System, assert_problem
 
 STEP_MS = 300_000
 ROWS = 600

@@ -18,8 +18,8 @@ from services.serve.api.routes import predict, several_zones
 from services.serve.api.routes.several_zones import each_zone
 from tests.patience import core_slowness, patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
+from tests.services.serve.system import System, assert_problem
 from tests.services.serve.test_alerts import alert
-from tests.services.serve.test_api import System, assert_problem
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.services.ingest.planned import heating
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 from tests.services.serve.fakes import ORIGIN_MS, FakeBackend
-from tests.services.serve.test_api import System, assert_problem
+from tests.services.serve.system import System, assert_problem
 
 HOUR = 3_600_000
 STEPS = 300
