@@ -112,7 +112,7 @@ def checks(summary: DemoSummary) -> list[tuple[str, bool, str]]:
             f"{summary['published']:,} published, {counted:,} counted",
         ),
         ("forecasts were made", summary["forecasts"] > 0, f"{summary['forecasts']:,}"),
-        ("no request failed", probe["sent"] > 0 and probe["failed"] == 0, f"{probe['failed']} of {probe['sent']:,}"),
+        ("no request failed", probe["sent"] > 0 and probe["failed"] == 0, _failed_requests(probe)),
         ("no part reported an error", not summary["errors"], "; ".join(summary["errors"][:3]) or "none"),
     ]
     if summary["retrain_every_s"] and summary["ran_s"] >= SECONDS_FOR_SWAPS:
@@ -125,6 +125,17 @@ def checks(summary: DemoSummary) -> list[tuple[str, bool, str]]:
                 f"{summary['swaps']} swaps, {len(weights)} different weights",
             ))  # fmt: skip
     return found
+
+
+def _failed_requests(probe: ProbeResult) -> str:
+    """How many of how many, and why.
+
+    >>> _failed_requests({"sent": 3616, "failed": 2, "failures": {"ReadTimeout": 2}, "p50_ms": 3.6, "p99_ms": 9.9})
+    '2 of 3,616: ReadTimeout 2'
+    """
+    count = f"{probe['failed']:,} of {probe['sent']:,}"
+    reasons = ", ".join(f"{reason} {times:,}" for reason, times in sorted(probe["failures"].items()))
+    return f"{count}: {reasons}" if reasons else count
 
 
 def write_summary(summary: DemoSummary, path: Path) -> None:
