@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 PANEL = "Ask a running system"
+NOTHING = "nothing was kept out"
 
 
 def register(app: typer.Typer) -> None:
@@ -54,6 +55,9 @@ def _show_counts(counts: Sequence[DeadLetterCount], as_json: bool) -> None:
     if as_json:
         print_json([asdict(found) for found in counts])
         return
+    if not counts:
+        console.print(NOTHING)
+        return
     table = Table(title="Kept out", title_justify="left", caption=f"{sum(found.count for found in counts)} in all")
     for heading in ("reason", "topic"):
         table.add_column(heading, overflow="fold")
@@ -72,6 +76,9 @@ def _show_dead_letters(dead_letters: Sequence[DeadLetter], as_json: bool) -> Non
         print_json(
             [{**letter._asdict(), "payload": letter.payload.decode(errors="replace")} for letter in dead_letters]
         )
+        return
+    if not dead_letters:
+        console.print(NOTHING)
         return
     table = Table(title="Kept out, newest first", title_justify="left")
     for heading in ("received (UTC)", "partition:offset:item", "reason", "topic", "detail", "payload begins"):

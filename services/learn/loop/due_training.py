@@ -56,7 +56,7 @@ class DueTraining:
         self._looks = Periodic(LOOK_S)
         self.triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
-            settings.rest, settings.retrain_days,
+            settings.rest, settings.retrain_days, "recorded forecasts" if settings.kind == "tuned" else "history",
         )  # fmt: skip
         self.drift_feed = DriftFeed(rows.news)
         self._drift = ""  # the newest that was told

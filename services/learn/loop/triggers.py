@@ -64,9 +64,10 @@ class Triggers:
 
     def __init__(
         self, schedule: Schedule | None, cool_down_s: float, min_days: float, now_s: float, rows: int = 0,
-        rest: float = 10.0, days: float = 0.0,
+        rest: float = 10.0, days: float = 0.0, days_of: str = "history",
     ) -> None:  # fmt: skip
         self._schedule = schedule
+        self._days_of = days_of  # what the days before a first training are counted in, for people
         self._rows, self._days = rows, days
         self._cool_down_s, self._rest = cool_down_s, rest
         self._pause = Backoff(max(cool_down_s, 1.0), max(cool_down_s, LONGEST_PAUSE_S))
@@ -112,7 +113,7 @@ class Triggers:
         if history_days < self._min_days or now_s < self._quiet_until_s:
             return None
         if not self.has_model:
-            first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
+            first = Trigger("first", f"{history_days:.1f} days of {self._days_of}, no model yet")
             return first if self._schedule is not None or self._days else None
         rested = now_s >= self._rested_s
         if news.drift and rested:
@@ -142,7 +143,7 @@ class Triggers:
     @property
     def next_words(self) -> str:
         """What the next one waits for, besides challengers in shadow."""
-        first = f"once there are {self._min_days:.3g} days of history"
+        first = f"once there are {self._min_days:.2g} days of {self._days_of}"
         if self._schedule is None:
             if not self._days:
                 return "by no schedule"

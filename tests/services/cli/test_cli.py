@@ -78,6 +78,8 @@ def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:
     for shown in (hothouse(*asked).output, hothouse(*asked, "--newest", "1").output):
         assert "malformed" in shown
         assert "[bold]" in shown
+    for options in ([], ["--newest", "1"]):
+        assert hothouse(*asked, "--reason", "future_ts", *options).output == "nothing was kept out\n"
 
 
 @pytest.mark.parametrize(

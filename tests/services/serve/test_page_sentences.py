@@ -36,8 +36,10 @@ def drifted(signal: str, before: float, after: float, *, is_error: bool, zone: s
     return found.words("2024-03-09 13:00", zone, unit)
 
 
-def triggers(days: float = 0.0, every: Every | None = None, *, has_model: bool = True) -> Triggers:
-    found = Triggers(every, cool_down_s=60.0, min_days=2.0, now_s=0.0, rows=900, days=days)
+def triggers(
+    days: float = 0.0, every: Every | None = None, *, has_model: bool = True, days_of: str = "history"
+) -> Triggers:
+    found = Triggers(every, cool_down_s=60.0, min_days=2.0, now_s=0.0, rows=900, days=days, days_of=days_of)
     found.has_model = has_model
     return found
 
@@ -80,12 +82,14 @@ AWAITED = [
 ]
 TRAININGS = [
     *(triggers(3.0, has_model=has_model).next_words for has_model in (False, True)),
+    triggers(3.0, has_model=False, days_of="recorded forecasts").next_words,
     triggers(every=Every(21_600.0, 0.0)).next_words,
     triggers().next_words,
     "one is under way",
     *(f"now: v1; and none begins before: {failed(times)}" for times in (1, 2)),
     *(f"in 2 h: {in_shadow(*found)}" for found in ((1, 1), (2, 1), (2, 2), (3, 3), (4, 1))),
     started(triggers(3.0, has_model=False), NewData()),
+    started(triggers(3.0, has_model=False, days_of="recorded forecasts"), NewData()),
     started(triggers(3.0), NewData(days=3.2)),
     started(triggers(), NewData(rows=1234)),
 ]

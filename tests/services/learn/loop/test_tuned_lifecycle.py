@@ -99,6 +99,7 @@ def test_from_the_first_to_one_that_is_refused_and_back(world: World) -> None:
     """
     world.grow(5, examples=False)
     assert world.turn() == {}
+    assert world.retrainer.status()["next_training"] == "once there are 2 days of recorded forecasts"
     world.grow(1)
     assert world.turn() == {"tuned-v1": "champion"}
     assert world.followed == "tuned-v1"
