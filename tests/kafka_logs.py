@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["delete_topics", "kafka_logs", "topic_setting"]
+from tests.patience import until
+
+__all__ = ["delete_topics", "kafka_logs", "made_anew", "topic_setting"]
 
 
 @contextlib.contextmanager
@@ -37,6 +39,21 @@ def delete_topics(server: str, topics: list[str]) -> None:
     there = set(admin.list_topics())
     admin.delete_topics([topic for topic in topics if topic in there])
     admin.close()
+
+
+def made_anew(log: Any) -> Any:
+    """Another log, open, in topics of the names of this one's, which are deleted."""
+    from edge.log import LogError
+    from edge.log.kafka.kafka_log import KafkaLog
+
+    def opened() -> KafkaLog | None:
+        try:
+            return KafkaLog(log.address, log.partitions)
+        except LogError:  # names stay taken for a moment after Kafka has said that they are deleted
+            return None
+
+    delete_topics(log.address.servers[0], [log.address.topic, f"{log.address.topic}.meta"])
+    return until(opened, "the topics can be made anew")
 
 
 def topic_setting(servers: Sequence[str], topic: str, name: str) -> str:

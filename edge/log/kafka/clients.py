@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
 
+from edge.log.contract import LogReplacedError
 from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.topics import MAX_RECORD_BYTES
+from edge.timing import Periodic
 
-__all__ = ["FETCH_WAIT_MS", "KafkaClients"]
+__all__ = ["FETCH_WAIT_MS", "LOOK_S", "KafkaClients"]
 
 FETCH_WAIT_MS = 50
+LOOK_S = 10.0
+"""How often clients look at what the topic is, besides after an error: then at once."""
+_ASK_S = 0.2
+"""A reader asks it as often as it asks for the end of a partition that gives nothing: a request takes 1 ms."""
 
 
 class KafkaClients:
@@ -24,14 +32,44 @@ class KafkaClients:
         self._address = address
         self._timeout_ms = round(address.timeout_s * 1000)
         self._made: dict[str, Any] = {}
+        self._topic_id: UUID | None = None  # the first that was seen
+        self._ask = Periodic(_ASK_S)
+
+    def check_topic(self) -> None:
+        """Raise ``LogReplacedError`` where the topic is another one than when this was called first.
+
+        Clients read and write by a topic's name: where it was deleted and made anew, they go on in the middle of the
+        new one. Kafka gives every topic an id, from 2.8 on; where servers give none, nothing is seen here. It is what
+        the clients' own threads heard last: nobody is asked.
+        """
+        for client in self._made.values():
+            cluster = client._metadata if isinstance(client, KafkaProducer) else client._cluster
+            found = cluster.topic_id(self._address.topic)
+            if found is None:  # also while the topic is away
+                continue
+            self._topic_id = self._topic_id or found
+            if found != self._topic_id:
+                raise LogReplacedError(
+                    f"{self._address} was deleted and made anew: it is another log. Bring the log of before back, or "
+                    "let this one begin on a data folder and storage of its own"
+                )
+
+    def ask_topic(self) -> None:
+        """Ask what the topic is, before records are given: they may be of another one since moments ago."""
+        if not self._ask.is_due(time.monotonic()):
+            return
+        # Records that came are given while Kafka is away, and who looks for more is told that it is.
+        with contextlib.suppress(kafka_errors.KafkaError, OSError):
+            self.reader._net.run(self.reader._cluster.refresh_metadata)
+        self._ask.restart(time.monotonic())
 
     @property
     def producer(self) -> KafkaProducer:
         """An idempotent producer; a record is done when every replica in sync has it."""
         return self._get("producer", lambda: KafkaProducer(
-            **self._address.options(), acks="all", enable_idempotence=True, allow_auto_create_topics=False,
+            **self._options(), acks="all", enable_idempotence=True, allow_auto_create_topics=False,
             delivery_timeout_ms=self._timeout_ms, max_block_ms=self._timeout_ms,
-            batch_size=1024 * 1024, max_request_size=MAX_RECORD_BYTES, metrics_enabled=False,
+            batch_size=1024 * 1024, max_request_size=MAX_RECORD_BYTES,
         ))  # fmt: skip
 
     @property
@@ -68,9 +106,12 @@ class KafkaClients:
 
     def _consumer(self, **options: Any) -> KafkaConsumer:
         return KafkaConsumer(
-            **self._address.options(), enable_auto_commit=False, auto_offset_reset="none",
-            allow_auto_create_topics=False, fetch_max_wait_ms=FETCH_WAIT_MS, metrics_enabled=False, **options,
+            **self._options(), enable_auto_commit=False, auto_offset_reset="none",
+            allow_auto_create_topics=False, fetch_max_wait_ms=FETCH_WAIT_MS, **options,
         )  # fmt: skip
+
+    def _options(self) -> dict[str, Any]:
+        return {**self._address.options(), "metadata_max_age_ms": round(LOOK_S * 1000), "metrics_enabled": False}
 
     def _get(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self._made:

@@ -46,7 +46,8 @@ class KafkaLog:
     """The log in the topic of ``address``, created with ``partitions`` if it is not there.
 
     A record that another process appended is seen within 0.2 s; one of our own at once. Several processes may append
-    (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. Raises
+    (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. A topic that was deleted
+    and made anew is seen within some seconds; from then on every call raises ``LogReplacedError``. Raises
     ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not answer.
     """
 
@@ -67,6 +68,7 @@ class KafkaLog:
         try:
             with translated(str(address)):
                 make_topics(address, partitions, self._facts, self._clients.scout)
+                self._clients.check_topic()
         except BaseException:
             self.close()
             raise
@@ -108,7 +110,11 @@ class KafkaLog:
     def read(self, partition: int, offset: int, limit: int) -> list[Record]:
         """At most ``limit`` records from ``offset`` on; waits at most the time-out for what is known to be there."""
         with self._session(partition):
-            return self._reader.read(partition, offset, limit, self._ends.get(partition, 0))
+            records = self._reader.read(partition, offset, limit, self._ends.get(partition, 0))
+            if records:
+                self._clients.ask_topic()
+                self._clients.check_topic()
+            return records
 
     def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get."""
@@ -216,6 +222,7 @@ class KafkaLog:
             if self._closed:
                 raise LogClosedError(f"the log {self.address} is closed")
             with translated(str(self.address)):
+                self._clients.check_topic()
                 yield
 
     def _place(self, partition: int) -> TopicPartition:
