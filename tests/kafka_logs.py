@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.patience import until
 
-__all__ = ["delete_topics", "kafka_logs", "made_anew", "topic_setting"]
+__all__ = ["delete_topics", "kafka_logs", "made_anew", "opened", "topic_setting"]
 
 
 @contextlib.contextmanager
@@ -43,17 +43,19 @@ def delete_topics(server: str, topics: list[str]) -> None:
 
 def made_anew(log: Any) -> Any:
     """Another log, open, in topics of the names of this one's, which are deleted."""
+    delete_topics(log.address.servers[0], [log.address.topic, f"{log.address.topic}.meta"])
+    return until(lambda: opened(log), "the topics can be made anew")
+
+
+def opened(log: Any) -> Any:
+    """What is at a log's address; None for a moment after it was deleted, while its names stay taken."""
     from edge.log import LogError
     from edge.log.kafka.kafka_log import KafkaLog
 
-    def opened() -> KafkaLog | None:
-        try:
-            return KafkaLog(log.address, log.partitions)
-        except LogError:  # names stay taken for a moment after Kafka has said that they are deleted
-            return None
-
-    delete_topics(log.address.servers[0], [log.address.topic, f"{log.address.topic}.meta"])
-    return until(opened, "the topics can be made anew")
+    try:
+        return KafkaLog(log.address, log.partitions)
+    except LogError:
+        return None
 
 
 def topic_setting(servers: Sequence[str], topic: str, name: str) -> str:

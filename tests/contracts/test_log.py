@@ -27,7 +27,7 @@ from edge.log import (
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from tests.conftest import require_env
-from tests.kafka_logs import kafka_logs, made_anew
+from tests.kafka_logs import kafka_logs, made_anew, opened
 from tests.patience import until
 
 PARTITIONS = 3
@@ -278,6 +278,20 @@ def test_a_log_that_took_the_place_of_another_is_not_read_on_from_its_middle(log
         assert other.end_offset(partition) == len(records)
         assert len(other.read(partition, 0, 20)) == len(records)
     finally:
+        other.close()
+
+
+@pytest.mark.parametrize("make", ["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+def test_a_log_has_a_name_that_no_other_in_its_place_has(log: Log) -> None:
+    """Snapshots hold it: nothing starts on another log, however many records that one has."""
+    again = SqliteLog(log.path, PARTITIONS) if isinstance(log, SqliteLog) else opened(log)
+    other = _replaced(log)
+    try:
+        assert log.id
+        assert again.id == log.id
+        assert other.id not in {"", log.id}
+    finally:
+        again.close()
         other.close()
 
 

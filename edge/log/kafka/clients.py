@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
@@ -26,29 +25,27 @@ _ASK_S = 0.2
 
 
 class KafkaClients:
-    """At most one of each kind; the caller's lock guards them."""
+    """At most one of each kind; the caller's lock guards them. ``topic_id`` is what Kafka called the topic when it was
+    opened; empty where servers give topics no ids (before Kafka 2.8).
+    """
 
     def __init__(self, address: KafkaAddress) -> None:
+        self.topic_id = ""
         self._address = address
         self._timeout_ms = round(address.timeout_s * 1000)
         self._made: dict[str, Any] = {}
-        self._topic_id: UUID | None = None  # the first that was seen
         self._ask = Periodic(_ASK_S)
 
     def check_topic(self) -> None:
-        """Raise ``LogReplacedError`` where the topic is another one than when this was called first.
+        """Raise ``LogReplacedError`` where the topic is another one than when it was opened.
 
         Clients read and write by a topic's name: where it was deleted and made anew, they go on in the middle of the
-        new one. Kafka gives every topic an id, from 2.8 on; where servers give none, nothing is seen here. It is what
-        the clients' own threads heard last: nobody is asked.
+        new one. Only its id has changed, as far as the clients' own threads have heard: nobody is asked.
         """
         for client in self._made.values():
             cluster = client._metadata if isinstance(client, KafkaProducer) else client._cluster
-            found = cluster.topic_id(self._address.topic)
-            if found is None:  # also while the topic is away
-                continue
-            self._topic_id = self._topic_id or found
-            if found != self._topic_id:
+            found = cluster.topic_id(self._address.topic)  # None while the topic is away
+            if self.topic_id and found is not None and str(found) != self.topic_id:
                 raise LogReplacedError(
                     f"{self._address} was deleted and made anew: it is another log. Bring the log of before back, or "
                     "let this one begin on a data folder and storage of its own"

@@ -27,7 +27,7 @@ from edge.log.kafka.reader import KafkaReader
 from edge.log.kafka.record import HEADER, decode_header, encode_header
 from edge.log.kafka.settled import settled_end
 from edge.log.kafka.times import SiteTimes
-from edge.log.kafka.topics import TopicFacts, make_topics, read_range
+from edge.log.kafka.topics import TopicFacts, log_name, make_topics, read_range
 from edge.wire.events import site_retirement
 
 __all__ = ["KafkaLog"]
@@ -47,11 +47,10 @@ class KafkaLog:
 
     A record that another process appended is seen within 0.2 s; one of our own at once. Several processes may append
     (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. A topic that was deleted
-    and made anew is seen within some seconds; from then on every call raises ``LogReplacedError``. Raises
+    and made anew is seen within some seconds; from then on every call raises ``LogReplacedError``. ``id`` is empty with
+    servers before Kafka 2.8. Raises
     ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not answer.
     """
-
-    id = ""
 
     def __init__(self, address: KafkaAddress, partitions: int = 4) -> None:
         self.address = address
@@ -67,8 +66,8 @@ class KafkaLog:
         self._failed: _Attempt | None = None
         try:
             with translated(str(address)):
-                make_topics(address, partitions, self._facts, self._clients.scout)
-                self._clients.check_topic()
+                self._clients.topic_id = make_topics(address, partitions, self._facts, self._clients.scout)
+                self.id = log_name(address, self._facts, self._clients.scout, self._clients.topic_id)
         except BaseException:
             self.close()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from edge.log import LogError, LogFormatError, LogReplacedError, NewRecord, Origin, partition_of
@@ -29,7 +31,7 @@ from tests.broker.conftest import ROOT, until
 from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
 from tests.conftest import require_env
 from tests.gateways import GATEWAY, gateway_environment
-from tests.kafka_logs import kafka_logs, made_anew, topic_setting
+from tests.kafka_logs import delete_topics, kafka_logs, made_anew, opened, topic_setting
 from tests.patience import budget_s, patience_s
 
 SITES = ("north", "pepper", "demo", "site-1")
@@ -250,7 +252,7 @@ def test_a_topic_whose_records_go_and_whose_settings_change_is_the_same_log(log:
     log.append(batch())
     for client in (log._clients.reader, log._clients.scout):
         client._net.run(client._cluster.refresh_metadata)
-    assert log._clients._topic_id is not None
+    assert log._clients.topic_id
     assert log.read(0, end, 1)[0].offset == end
 
 
@@ -268,9 +270,38 @@ def test_servers_without_ids_of_topics_tell_no_difference(
     other.append(batch())
     log._clients.reader._net.run(log._clients.reader._cluster.refresh_metadata)
     assert log.read(0, 1, 1)[0].offset == 1
-    assert log._clients._topic_id is None
+    assert log._clients.topic_id == ""
     other.close()
     log.close()
+
+
+@pytest.mark.kafka
+def test_the_name_goes_with_the_facts_to_another_kafka_and_ends_with_the_topic(log: KafkaLog) -> None:
+    """A topic that others made beside the facts was brought there; one that we make beside them is another log."""
+
+    def deleted() -> KafkaAdminClient:
+        delete_topics(log.address.servers[0], [log.address.topic])
+        admin = KafkaAdminClient(**log.address.options())
+        until(lambda: log.address.topic not in admin.list_topics(), "it is deleted")
+        return admin
+
+    def made() -> bool:
+        with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):  # for a moment after it was deleted
+            admin.create_topics({log.address.topic: {"num_partitions": 2, "replication_factor": 1}})
+            return True
+        return False
+
+    admin = deleted()
+    until(made, "it is made")
+    brought = KafkaLog(log.address, 2)
+    assert brought.id == log.id
+    assert brought._clients.topic_id != log._clients.topic_id
+    admin.close()
+    deleted().close()
+    other = until(lambda: opened(log), "it can be made")
+    assert other.id == other._clients.topic_id != log.id
+    for one in (brought, other):
+        one.close()
 
 
 @pytest.mark.thorough
