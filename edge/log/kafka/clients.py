@@ -12,16 +12,13 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogReplacedError
 from edge.log.kafka.address import KafkaAddress
+from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, topic_id
 from edge.log.kafka.topics import MAX_RECORD_BYTES
 from edge.timing import Periodic
 
-__all__ = ["FETCH_WAIT_MS", "LOOK_S", "KafkaClients"]
+__all__ = ["FETCH_WAIT_MS", "KafkaClients"]
 
 FETCH_WAIT_MS = 50
-LOOK_S = 10.0
-"""How often clients look at what the topic is, besides after an error: then at once."""
-_ASK_S = 0.2
-"""A reader asks it as often as it asks for the end of a partition that gives nothing: a request takes 1 ms."""
 
 
 class KafkaClients:
@@ -34,31 +31,22 @@ class KafkaClients:
         self._address = address
         self._timeout_ms = round(address.timeout_s * 1000)
         self._made: dict[str, Any] = {}
-        self._ask = Periodic(_ASK_S)
+        self._ask = Periodic(ASK_S)
 
-    def check_topic(self) -> None:
+    def check_topic(self, *, ask: bool = False) -> None:
         """Raise ``LogReplacedError`` where the topic is another one than when it was opened.
 
-        Clients read and write by a topic's name: where it was deleted and made anew, they go on in the middle of the
-        new one. Only its id has changed, as far as the clients' own threads have heard: nobody is asked.
+        With ``ask`` Kafka is asked, unless that was moments ago; without, it is what the clients have heard.
         """
+        if ask and self._ask.due(time.monotonic()):
+            ask_topic(self.reader)
         for client in self._made.values():
-            cluster = client._metadata if isinstance(client, KafkaProducer) else client._cluster
-            found = cluster.topic_id(self._address.topic)  # None while the topic is away
-            if self.topic_id and found is not None and str(found) != self.topic_id:
+            found = topic_id(client, self._address.topic)
+            if found and self.topic_id and found != self.topic_id:
                 raise LogReplacedError(
                     f"{self._address} was deleted and made anew: it is another log. Bring the log of before back, or "
                     "let this one begin on a data folder and storage of its own"
                 )
-
-    def ask_topic(self) -> None:
-        """Ask what the topic is, before records are given: they may be of another one since moments ago."""
-        if not self._ask.is_due(time.monotonic()):
-            return
-        # Records that came are given while Kafka is away, and who looks for more is told that it is.
-        with contextlib.suppress(kafka_errors.KafkaError, OSError):
-            self.reader._net.run(self.reader._cluster.refresh_metadata)
-        self._ask.restart(time.monotonic())
 
     @property
     def producer(self) -> KafkaProducer:

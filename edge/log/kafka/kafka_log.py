@@ -111,8 +111,7 @@ class KafkaLog:
         with self._session(partition):
             records = self._reader.read(partition, offset, limit, self._ends.get(partition, 0))
             if records:
-                self._clients.ask_topic()
-                self._clients.check_topic()
+                self._clients.check_topic(ask=True)
             return records
 
     def end_offset(self, partition: int) -> int:
