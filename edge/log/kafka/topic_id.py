@@ -17,6 +17,8 @@ LOOK_S = 10.0
 """How often clients are to look at what a topic is, besides after an error: then at once."""
 ASK_S = 0.2
 """Who gets records asks so often. A request takes 1 ms."""
+_WAIT_MS = 500
+"""A server that hangs is not waited for: what it says later counts, too."""
 
 
 def topic_id(client: KafkaConsumer | KafkaProducer, topic: str) -> str:
@@ -29,4 +31,4 @@ def ask_topic(consumer: KafkaConsumer) -> None:
     """Let the consumer hear it now, before records are given: the topic may have been made anew moments ago."""
     # While Kafka is away, records that came before are given; who looks for more is told that it is.
     with contextlib.suppress(kafka_errors.KafkaError, OSError):
-        consumer._net.run(consumer._cluster.refresh_metadata)
+        consumer._net.run(consumer._manager.wait_for, consumer._cluster.request_update(), _WAIT_MS)

@@ -25,8 +25,9 @@ class Consumer:
         self._polls = polls
         self.partitions, self.assigned = {0}, list[Any]()
         self.topic_id, self.committed, self.begins = topic_id, list[dict[Any, int]](), False
-        self._cluster = SimpleNamespace(topic_id=lambda topic: self.topic_id, refresh_metadata=None)
-        self._net = SimpleNamespace(run=lambda refresh: None)
+        self._cluster = SimpleNamespace(topic_id=lambda topic: self.topic_id, request_update=lambda: None)
+        self._manager = SimpleNamespace(wait_for=None)
+        self._net = SimpleNamespace(run=lambda *_: None)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         return set(self.partitions)
