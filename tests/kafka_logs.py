@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["delete_topics", "kafka_logs", "topic_setting"]
+from tests.patience import until
+
+__all__ = ["delete_topics", "kafka_logs", "made_anew", "opened", "topic_setting"]
 
 
 @contextlib.contextmanager
@@ -37,6 +39,23 @@ def delete_topics(server: str, topics: list[str]) -> None:
     there = set(admin.list_topics())
     admin.delete_topics([topic for topic in topics if topic in there])
     admin.close()
+
+
+def made_anew(log: Any) -> Any:
+    """Another log, open, in topics of the names of this one's, which are deleted."""
+    delete_topics(log.address.servers[0], [log.address.topic, f"{log.address.topic}.meta"])
+    return until(lambda: opened(log), "the topics can be made anew")
+
+
+def opened(log: Any) -> Any:
+    """What is at a log's address; None for a moment after it was deleted, while its names stay taken."""
+    from edge.log import LogError
+    from edge.log.kafka.kafka_log import KafkaLog
+
+    try:
+        return KafkaLog(log.address, log.partitions)
+    except LogError:
+        return None
 
 
 def topic_setting(servers: Sequence[str], topic: str, name: str) -> str:

@@ -18,6 +18,7 @@ from kafka.structs import OffsetAndMetadata
 
 from edge.gateway.record_builder import Message
 from edge.log.kafka.address import KafkaAddress
+from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, topic_id
 from edge.timing import Backoff, Periodic
 
 __all__ = ["KafkaSource"]
@@ -27,12 +28,13 @@ _POLL_MS = 200
 _POLL_RECORDS = 500
 _COMMIT_S = 1.0
 
-_Place = tuple[TopicPartition, int]  # a partition, and the offset behind a record of it
+_Place = tuple[TopicPartition, int, int]  # a partition, the offset behind a record of it, and which topic it was
 OnMessage = Callable[[Message, Callable[[Sequence[_Place]], None], _Place], None]
 
 
 class KafkaSource:
-    """Reads ``address.topic`` from what its group committed, else from its beginning, in a thread of its own.
+    """Reads ``address.topic`` from what its group committed, else from its beginning, in a thread of its own. One that
+    was deleted and made anew meanwhile is read from its beginning.
 
     ``on_message`` gets a message, what to call when it is durable, and with what; one call may do so for many, in their
     order. It must not block. At most ``max_waiting`` messages wait for that call.
@@ -46,6 +48,9 @@ class KafkaSource:
         self._lock = threading.Lock()
         self._waiting = 0
         self._durable: dict[TopicPartition, int] = {}
+        self._topic_id = ""
+        self._topics = 0  # how often it was made anew
+        self._ask = Periodic(ASK_S)
         self._backoff = Backoff()  # until Kafka answers
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-source", daemon=True)
@@ -70,20 +75,29 @@ class KafkaSource:
                 self._stop.wait(self._backoff.next_s())
 
     def _read(self) -> None:
-        """Read until we are stopped, or the topic has got more partitions, which are then read with the others."""
+        """Read until we are stopped, the topic has got more partitions, which are then read with the others, or it is
+        another topic.
+        """
         consumer = KafkaConsumer(
             **self._address.options(), group_id=self._address.group, enable_auto_commit=False,
-            auto_offset_reset="earliest", allow_auto_create_topics=False,
+            auto_offset_reset="earliest", allow_auto_create_topics=False, metadata_max_age_ms=round(LOOK_S * 1000),
         )  # fmt: skip
         try:
             partitions = consumer.partitions_for_topic(self._address.topic)
             if not partitions:
                 raise kafka_errors.UnknownTopicOrPartitionError(self._address.topic)
-            consumer.assign([TopicPartition(self._address.topic, partition) for partition in sorted(partitions)])
+            places = [TopicPartition(self._address.topic, partition) for partition in sorted(partitions)]
+            consumer.assign(places)
+            if self._is_another(consumer):
+                _logger.warning("%s was deleted and made anew: it is read from its beginning", self._address)
+                self._begin_anew(places)
+                consumer.seek_to_beginning(*places)
+            self._topic_id = topic_id(consumer, self._address.topic) or self._topic_id
             committed: dict[TopicPartition, int] = {}
             commit = Periodic(_COMMIT_S, time.monotonic())
-            # What the client knows of the topic it asks for anew every five minutes.
             while not self._stop.is_set() and consumer.partitions_for_topic(self._address.topic) == partitions:
+                if self._is_another(consumer):
+                    return
                 if self._waiting >= self._max_waiting:
                     self._stop.wait(_POLL_MS / 1000)
                 else:
@@ -96,19 +110,36 @@ class KafkaSource:
         finally:
             consumer.close(autocommit=False, timeout_ms=1000)
 
+    def _is_another(self, consumer: KafkaConsumer) -> bool:
+        found = topic_id(consumer, self._address.topic)
+        return bool(found and self._topic_id and found != self._topic_id)
+
+    def _begin_anew(self, places: Sequence[TopicPartition]) -> None:
+        with self._lock:
+            self._topics += 1
+            # It is committed, too: what stands there may be of the topic of before.
+            self._durable = dict.fromkeys(places, 0)
+
     def _hand_over(self, consumer: KafkaConsumer) -> None:
-        for place, records in consumer.poll(_POLL_MS, max_records=_POLL_RECORDS).items():
+        found = consumer.poll(_POLL_MS, max_records=_POLL_RECORDS)
+        if found and self._ask.due(time.monotonic()):
+            ask_topic(consumer)
+            if self._is_another(consumer):
+                return
+        for place, records in found.items():
             with self._lock:
                 self._waiting += len(records)
             for record in records:
                 topic = (record.key or b"?").decode(errors="replace")
-                self._on_message(Message(topic, record.value or b""), self._are_durable, (place, record.offset + 1))
+                message = Message(topic, record.value or b"")
+                self._on_message(message, self._are_durable, (place, record.offset + 1, self._topics))
 
     def _are_durable(self, places: Sequence[_Place]) -> None:
         with self._lock:
             self._waiting -= len(places)
-            for place, offset in places:
-                self._durable[place] = max(offset, self._durable.get(place, 0))
+            for place, offset, topic in places:
+                if topic == self._topics:
+                    self._durable[place] = max(offset, self._durable.get(place, 0))
 
     def _commit(self, consumer: KafkaConsumer, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         with self._lock:

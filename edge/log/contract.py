@@ -118,7 +118,11 @@ def partition_of(site: str, partitions: int) -> int:
 
 
 class Log(Protocol):
-    """An ordered, durable log. One process appends at a time; any number read. Safe to share between threads."""
+    """An ordered, durable log. One process appends at a time; any number read. Safe to share between threads.
+
+    Every call raises ``LogReplacedError`` while another log is in the place of the one that was opened, also where that
+    one is as long.
+    """
 
     @property
     def id(self) -> str:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.log import Log, LogClosedError, LogFullError, LogTruncatedError, NewRecord, Origin, partition_of
+from edge.log import (
+    Log,
+    LogClosedError,
+    LogError,
+    LogFullError,
+    LogReplacedError,
+    LogTruncatedError,
+    NewRecord,
+    Origin,
+    Record,
+    partition_of,
+)
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from tests.conftest import require_env
-from tests.kafka_logs import kafka_logs
+from tests.kafka_logs import kafka_logs, made_anew, opened
+from tests.patience import until
 
 PARTITIONS = 3
 SITES = ("north", "south", "east", "west", "demo")
@@ -228,6 +240,70 @@ def test_a_closed_log_says_so(log: Log) -> None:
     for call in calls:
         with pytest.raises(LogClosedError):
             call()
+
+
+def _replaced(log: Log) -> Log:
+    """Another log, open, in the place of this one."""
+    if isinstance(log, SqliteLog):
+        for file in log.path.parent.glob(f"{log.path.name}*"):
+            file.unlink()
+        return SqliteLog(log.path, PARTITIONS)
+    return made_anew(log)
+
+
+@pytest.mark.parametrize("make", ["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+def test_a_log_that_took_the_place_of_another_is_not_read_on_from_its_middle(log: Log) -> None:
+    """Also where it has more records than were read of the one before: of those that it begins with none was read.
+
+    (A log in memory is no place.)
+    """
+    records = [_new("demo", n) for n in range(10)]
+    partition = log.append(records[:3])[0][0]
+    assert len(log.read(partition, 0, 10)) == 3
+    other = _replaced(log)
+    try:
+        other.append(records)
+        told: list[LogReplacedError] = []
+        until(lambda: _given(log, partition, 3, told) or told, "the reader has something")
+        assert told
+        calls: list[Callable[[], object]] = [
+            lambda: log.append([_new("demo")]),
+            lambda: log.read(partition, 3, 10),
+            lambda: log.end_offset(partition),
+            lambda: log.commit(partition, 3),
+        ]
+        for call in calls:
+            with pytest.raises(LogReplacedError):
+                call()
+        assert other.end_offset(partition) == len(records)
+        assert len(other.read(partition, 0, 20)) == len(records)
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("make", ["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+def test_a_log_has_a_name_that_no_other_in_its_place_has(log: Log) -> None:
+    """Snapshots hold it: nothing starts on another log, however many records that one has."""
+    again = SqliteLog(log.path, PARTITIONS) if isinstance(log, SqliteLog) else opened(log)
+    other = _replaced(log)
+    try:
+        assert log.id
+        assert again.id == log.id
+        assert other.id not in {"", log.id}
+    finally:
+        again.close()
+        other.close()
+
+
+def _given(log: Log, partition: int, offset: int, told: list[LogReplacedError]) -> Sequence[Record]:
+    """What a reader gets; that the log is another one goes into ``told``."""
+    try:
+        return log.read(partition, offset, 10)
+    except LogReplacedError as error:
+        told.append(error)
+    except LogError:
+        pass  # the topic is away
+    return []
 
 
 @pytest.mark.parametrize("partition", [-1, PARTITIONS])

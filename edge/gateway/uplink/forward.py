@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from edge.log.contract import Log, LogError, LogTruncatedError, NewRecord, Origin, Record
+from edge.log.contract import Log, LogError, LogReplacedError, LogTruncatedError, NewRecord, Origin, Record
 from edge.log.sqlite import SqliteLog
 from edge.timing import Backoff, Periodic
 
@@ -47,7 +47,9 @@ class Target(Protocol):
 
 
 class LogTarget:
-    """A log as target, such as ``KafkaLog``; opened by ``open_log`` when it is first needed, again if that fails."""
+    """A log as target, such as ``KafkaLog``; opened by ``open_log`` when it is first needed, again if that fails or
+    another log took its place.
+    """
 
     tail_s = 0.0
 
@@ -59,7 +61,11 @@ class LogTarget:
         """Append them."""
         if self._log is None:
             self._log = self._open_log()
-        self._log.append(records)
+        try:
+            self._log.append(records)
+        except LogReplacedError:
+            self.close()  # which log it is the central side decides, not each of its sites: the next try opens it anew
+            raise
 
     def check(self) -> None:
         """Nothing: what is appended is durable."""

@@ -27,7 +27,7 @@ from edge.log.kafka.reader import KafkaReader
 from edge.log.kafka.record import HEADER, decode_header, encode_header
 from edge.log.kafka.settled import settled_end
 from edge.log.kafka.times import SiteTimes
-from edge.log.kafka.topics import TopicFacts, make_topics, read_range
+from edge.log.kafka.topics import TopicFacts, log_name, make_topics, read_range
 from edge.wire.events import site_retirement
 
 __all__ = ["KafkaLog"]
@@ -46,11 +46,11 @@ class KafkaLog:
     """The log in the topic of ``address``, created with ``partitions`` if it is not there.
 
     A record that another process appended is seen within 0.2 s; one of our own at once. Several processes may append
-    (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. Raises
+    (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. A topic that was deleted
+    and made anew is seen within some seconds; from then on every call raises ``LogReplacedError``. ``id`` is empty with
+    servers before Kafka 2.8. Raises
     ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not answer.
     """
-
-    id = ""
 
     def __init__(self, address: KafkaAddress, partitions: int = 4) -> None:
         self.address = address
@@ -66,7 +66,8 @@ class KafkaLog:
         self._failed: _Attempt | None = None
         try:
             with translated(str(address)):
-                make_topics(address, partitions, self._facts, self._clients.scout)
+                self._clients.topic_id = make_topics(address, partitions, self._facts, self._clients.scout)
+                self.id = log_name(address, self._facts, self._clients.scout, self._clients.topic_id)
         except BaseException:
             self.close()
             raise
@@ -108,7 +109,10 @@ class KafkaLog:
     def read(self, partition: int, offset: int, limit: int) -> list[Record]:
         """At most ``limit`` records from ``offset`` on; waits at most the time-out for what is known to be there."""
         with self._session(partition):
-            return self._reader.read(partition, offset, limit, self._ends.get(partition, 0))
+            records = self._reader.read(partition, offset, limit, self._ends.get(partition, 0))
+            if records:
+                self._clients.check_topic(ask=True)
+            return records
 
     def end_offset(self, partition: int) -> int:
         """The offset that the next record of the partition will get."""
@@ -216,6 +220,7 @@ class KafkaLog:
             if self._closed:
                 raise LogClosedError(f"the log {self.address} is closed")
             with translated(str(self.address)):
+                self._clients.check_topic()
                 yield
 
     def _place(self, partition: int) -> TopicPartition:

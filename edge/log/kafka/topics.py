@@ -1,7 +1,7 @@
 """Step 3 of the way of a reading: the two topics of a log on Kafka, and the small facts beside its records.
 
-``TOPIC`` holds the records. ``TOPIC.meta`` is compacted and holds the format, the known sites and, by partition, the
-sites' newest receive times. Records carry Kafka's own append time, not ours: with times
+``TOPIC`` holds the records. ``TOPIC.meta`` is compacted and holds the format, the log's name, the known sites and, by
+partition, the sites' newest receive times. Records carry Kafka's own append time, not ours: with times
 of an import, retention would delete them within minutes.
 """
 
@@ -18,7 +18,15 @@ from kafka import errors as kafka_errors
 from edge.log.contract import LogError, LogFormatError
 from edge.log.kafka.address import KafkaAddress
 
-__all__ = ["MAX_RECORD_BYTES", "TopicFacts", "make_topics", "read_range", "too_few_copies", "topic_partitions"]
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "TopicFacts",
+    "log_name",
+    "make_topics",
+    "read_range",
+    "too_few_copies",
+    "topic_partitions",
+]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 _COPIES = 3
@@ -26,6 +34,7 @@ _COPIES = 3
 _logger = logging.getLogger(__name__)
 
 _FORMAT = {"format": 2, "hash": "crc32"}
+_NAME = "log"
 _MIGRATED = 1
 """We read every record of this older format. Code of that format cannot read ours, so the topic's format rises."""
 
@@ -55,10 +64,11 @@ class TopicFacts:
         self._known.update(facts)
 
 
-def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> None:
+def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> str:
     """Create the topics that are missing, and check that the others are a log with ``partitions``.
 
-    Raises ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
+    Returns the id that Kafka gave the topic of the records; empty where servers give none (before Kafka 2.8). Raises
+    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")
@@ -67,6 +77,8 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         there = set(admin.list_topics())
         if address.topic in there and f"{address.topic}.meta" not in there:
             raise LogFormatError(f"the topic {address.topic} is not a Hothouse log")
+        if address.topic not in there and f"{address.topic}.meta" in there and facts.read(consumer).get(_NAME):
+            _write(address, facts, {_NAME: b""})  # it was deleted: the one that is made now is another log
         retention_ms = address.retention_h * 3_600_000 or -1
         # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
         # a gigabyte that was packed.
@@ -74,17 +86,15 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         _create(admin, address, f"{address.topic}.meta", 1, {**common, "cleanup.policy": "compact"}, there)
         records = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(retention_ms)}
         _create(admin, address, address.topic, partitions, {**common, **records}, there)
+        (described,) = admin.describe_topics([address.topic])
+        topic_id = str(described.get("topic_id") or "")
     finally:
         admin.close()
     expected = {**_FORMAT, "partitions": partitions}
     text = facts.read(consumer).get("format")
     found = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
     if found in (None, {**expected, "format": _MIGRATED}):
-        producer = KafkaProducer(**address.options(), acks="all")
-        try:
-            facts.write(producer, {"format": msgspec.json.encode(expected)})
-        finally:
-            producer.close(timeout=address.timeout_s)
+        _write(address, facts, {"format": msgspec.json.encode(expected)})
     else:
         _check(address, found, expected)
     deadline_s = time.monotonic() + address.timeout_s
@@ -95,6 +105,27 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         raise LogFormatError(
             f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
         )
+    return topic_id
+
+
+def log_name(address: KafkaAddress, facts: TopicFacts, consumer: KafkaConsumer, topic_id: str) -> str:
+    """The log's permanent name: the id that its topic had when it was first opened; empty where servers give none.
+
+    It stays so where both topics are brought to another Kafka, which gives them other ids.
+    """
+    if name := facts.read(consumer).get(_NAME):
+        return name.decode()
+    if topic_id:
+        _write(address, facts, {_NAME: topic_id.encode()})  # where several open it at once, they write the same
+    return topic_id
+
+
+def _write(address: KafkaAddress, facts: TopicFacts, changed: dict[str, bytes]) -> None:
+    producer = KafkaProducer(**address.options(), acks="all")
+    try:
+        facts.write(producer, changed)
+    finally:
+        producer.close(timeout=address.timeout_s)
 
 
 def _create(

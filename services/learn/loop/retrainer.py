@@ -217,10 +217,10 @@ class Retrainer:
         learning_status, started_ms = self._learning_status, self._wall_ms()
         run = TrainingRun(kind=trigger.kind, reason=trigger.reason, started_ms=started_ms)
         self._triggers.started(self._monotonic_s(), trigger.kind)
-        self._champion.expect_network()
-        learning_status.running = run
-        learning_status.show()
         try:
+            self._champion.expect_network()
+            learning_status.running = run
+            learning_status.show()
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()

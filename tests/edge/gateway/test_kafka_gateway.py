@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka import errors as kafka_errors
 
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewayOptions
@@ -35,11 +38,7 @@ def log() -> Iterator[KafkaLog]:
     server = require_env("HOTHOUSE_TEST_KAFKA")
     with kafka_logs(server, timeout_s=budget_s(30)) as make:
         made = make(2)
-        from kafka import KafkaAdminClient
-
-        admin = KafkaAdminClient(bootstrap_servers=server)
-        admin.create_topics({direct(made): {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True)
-        admin.close()
+        make_direct(made)
         yield made
         made.close()
         delete_topics(server, [direct(made)])
@@ -48,6 +47,15 @@ def log() -> Iterator[KafkaLog]:
 def direct(log: KafkaLog) -> str:
     """The topic that sites write to."""
     return f"{log.address.topic}-direct"
+
+
+def make_direct(log: KafkaLog) -> None:
+    """Make that topic."""
+    admin = KafkaAdminClient(bootstrap_servers=list(log.address.servers))
+    try:
+        admin.create_topics({direct(log): {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True)
+    finally:
+        admin.close()
 
 
 @contextmanager
@@ -61,13 +69,20 @@ def running(log: KafkaLog) -> Iterator[Gateway]:
 
 def publish(log: KafkaLog, records: list[tuple[str | None, bytes]]) -> None:
     """Write as a site would, with a plain producer and its own partitioner."""
-    from kafka import KafkaProducer
+    with producing(log) as producer:
+        for key, value in records:
+            producer.send(direct(log), value, key=key.encode() if key else None)
 
+
+@contextmanager
+def producing(log: KafkaLog) -> Iterator[KafkaProducer]:
+    """A producer, until all that was sent is written."""
     producer = KafkaProducer(bootstrap_servers=list(log.address.servers))
-    for key, value in records:
-        producer.send(direct(log), value, key=key.encode() if key else None)
-    producer.flush(patience_s(60))
-    producer.close()
+    try:
+        yield producer
+        producer.flush(patience_s(60))
+    finally:
+        producer.close()
 
 
 def records(log: KafkaLog) -> list[Record]:
@@ -109,10 +124,41 @@ def test_direct_records_are_checked_stamped_and_taken_once(log: KafkaLog) -> Non
     assert all(began_ms <= r.receive_ms <= time.time_ns() // 1_000_000 for r in records(log))
 
 
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(log: KafkaLog) -> None:
+    """Also where it has more records than were read of the one before, and by a gateway that is restarted."""
+    where = sample_topic("demo", "z1", "climate")
+
+    def write(seqs: range) -> None:
+        with producing(log) as producer:
+            for seq in seqs:
+                producer.send(direct(log), encode_message([sample(seq)]), key=where.encode(), partition=0)
+
+    def make_anew() -> bool:
+        with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):  # for a moment after it was deleted
+            make_direct(log)
+            return True
+        return False
+
+    write(range(10))
+    with running(log):
+        wait_until(lambda: len(samples(log)) == 10)
+        delete_topics(log.address.servers[0], [direct(log)])
+        wait_until(make_anew)
+        write(range(100, 115))
+        wait_until(lambda: ("demo", 114) in samples(log))
+        assert samples(log) == [("demo", seq) for seq in [*range(10), *range(100, 115)]]
+        delete_topics(log.address.servers[0], [direct(log)])
+        wait_until(make_anew)
+        write(range(200, 202))
+        wait_until(lambda: ("demo", 201) in samples(log))
+    write(range(202, 230))
+    with running(log):
+        wait_until(lambda: ("demo", 229) in samples(log))
+    assert samples(log) == [("demo", seq) for seq in [*range(10), *range(100, 115), *range(200, 230)]]
+
+
 def test_a_packed_message_is_one_dead_letter(log: KafkaLog) -> None:
     """Of 32 kB that unpack to 32 MB the log keeps a kilobyte and the reason; what comes after it is taken."""
-    from kafka import KafkaProducer
-
     packed = KafkaProducer(
         bootstrap_servers=list(log.address.servers), compression_type="gzip", max_request_size=2 * 1024**3
     )

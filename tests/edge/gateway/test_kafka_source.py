@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,15 +15,19 @@ from edge.log.kafka.address import KafkaAddress
 from tests.patience import patience_s
 
 kafka_errors = pytest.importorskip("kafka.errors")
+TopicPartition = pytest.importorskip("kafka").TopicPartition
 
 
 class Consumer:
     """A client whose polls come from a list: ``None`` is an empty answer, an error is raised."""
 
-    def __init__(self, polls: Iterator[Exception | None]) -> None:
+    def __init__(self, polls: Iterator[Any], topic_id: str = "") -> None:
         self._polls = polls
-
         self.partitions, self.assigned = {0}, list[Any]()
+        self.topic_id, self.committed, self.begins = topic_id, list[dict[Any, int]](), False
+        self._cluster = SimpleNamespace(topic_id=lambda topic: self.topic_id, request_update=lambda: None)
+        self._manager = SimpleNamespace(wait_for=None)
+        self._net = SimpleNamespace(run=lambda *_: None)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         return set(self.partitions)
@@ -32,9 +37,15 @@ class Consumer:
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Any, Any]:
         found = next(self._polls)
-        if found is not None:
+        if isinstance(found, Exception):
             raise found
-        return {}
+        return found or {}
+
+    def commit(self, offsets: dict[Any, Any], timeout_ms: int) -> None:
+        self.committed.append({place.partition: found.offset for place, found in offsets.items()})
+
+    def seek_to_beginning(self, *places: Any) -> None:
+        self.begins = True
 
     def close(self, **_: Any) -> None: ...
 
@@ -87,3 +98,49 @@ def test_partitions_that_are_added_are_read(monkeypatch: pytest.MonkeyPatch) -> 
     assert over.wait(patience_s(10))
     source.close()
     assert [[one.partition for one in each.assigned] for each in made] == [[0], [0, 1]]
+
+
+def test_what_was_read_of_the_topic_of_before_is_not_committed_of_the_one_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it becomes durable only then: a gateway that starts would leave out what the new one begins with."""
+    place = TopicPartition("direct", 0)
+    made: list[Consumer] = []
+    taken: list[tuple[Any, Any]] = []
+    over = threading.Event()
+
+    def records(*offsets: int) -> dict[Any, Any]:
+        return {place: [SimpleNamespace(key=b"k", value=b"v", offset=offset) for offset in offsets]}
+
+    def polls(number: int) -> Iterator[Any]:
+        if number == 0:
+            yield records(40, 41)
+            made[0].topic_id = "second"
+            yield records(42)  # the new one has grown that far
+            raise AssertionError("it is read on")
+        for done, reached in taken:
+            done([reached])
+        yield None
+        yield records(0)
+        taken[-1][0]([taken[-1][1]])
+        yield None
+        source._stop.set()
+        over.set()
+        yield None
+
+    def consumer(**_: Any) -> Consumer:
+        made.append(Consumer(polls(len(made)), "second" if made else "first"))
+        return made[-1]
+
+    monkeypatch.setattr(kafka_source, "KafkaConsumer", consumer)
+    monkeypatch.setattr(kafka_source, "ASK_S", 0.0)
+    monkeypatch.setattr(kafka_source, "_COMMIT_S", 0.0)
+    source = KafkaSource(
+        KafkaAddress(servers=("nowhere:9092",), topic="direct"), lambda message, done, at: taken.append((done, at)), 10
+    )
+    source.start()
+    assert over.wait(patience_s(10))
+    source.close()
+    assert [at[1] for _, at in taken] == [41, 42, 1]
+    assert [one.begins for one in made] == [False, True]
+    assert [one.committed for one in made] == [[], [{0: 0}, {0: 1}]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge.gateway.uplink.forward import LogTarget, Uplink
 from edge.gateway.uplink.open_uplink import mqtt_address, open_target
-from edge.log import LogError, LogFullError, NewRecord, Origin, partition_of
+from edge.log import LogClosedError, LogError, LogFullError, LogReplacedError, NewRecord, Origin, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from tests.patience import patience_s, until
@@ -131,6 +131,25 @@ def test_a_refused_batch_is_sent_as_it_was(buffer: SqliteLog) -> None:
     drain(uplink)
     assert seen[0] == seen[1]
     assert [r.payload for r in log.read(PARTITION, 0, 10)] == [b"%d" % n for n in range(6)]
+
+
+def test_a_log_that_took_the_place_of_the_target_gets_what_follows(buffer: SqliteLog) -> None:
+    """The first refusal is told; the next try opens what is there."""
+    fill(buffer, range(3))
+    refused, found = MemoryLog(), MemoryLog()
+
+    def append(records: Sequence[NewRecord]) -> list[tuple[int, int]]:
+        raise LogReplacedError("it was deleted and made anew")
+
+    refused.append = append  # type: ignore[method-assign]
+    logs = iter([refused, found])
+    uplink = Uplink(buffer, LogTarget(lambda: next(logs)))
+    with pytest.raises(LogReplacedError):
+        uplink.step()
+    with pytest.raises(LogClosedError):
+        refused.end_offset(PARTITION)
+    drain(uplink)
+    assert [r.payload for r in found.read(PARTITION, 0, 10)] == [b"0", b"1", b"2"]
 
 
 def test_what_a_target_may_still_lose_is_kept_and_sent_again(buffer: SqliteLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -13,8 +14,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
 
-from edge.log import LogError, LogFormatError, NewRecord, Origin, partition_of
+from edge.log import LogError, LogFormatError, LogReplacedError, NewRecord, Origin, partition_of
+from edge.log.kafka import clients as kafka_clients
 from edge.log.kafka import times as kafka_times
 from edge.log.kafka.address import KafkaAddress, kafka_address
 from edge.log.kafka.kafka_log import KafkaLog
@@ -26,10 +31,11 @@ from tests.broker.conftest import ROOT, until
 from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
 from tests.conftest import require_env
 from tests.gateways import GATEWAY, gateway_environment
-from tests.kafka_logs import kafka_logs, topic_setting
+from tests.kafka_logs import delete_topics, kafka_logs, made_anew, opened, topic_setting
 from tests.patience import budget_s, patience_s
 
-SITES = ("north", "south", "east", "demo")
+SITES = ("north", "pepper", "demo", "site-1")
+"""Of both partitions of two."""
 
 
 @pytest.fixture
@@ -171,8 +177,6 @@ def test_another_process_sees_records_sites_and_times(log: KafkaLog) -> None:
 @pytest.mark.kafka
 def test_the_topic_keeps_records_by_append_time(log: KafkaLog) -> None:
     """An import of old samples is not deleted by retention: the topic's clock is Kafka's own."""
-    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-
     admin = KafkaAdminClient(**log.address.options())
     found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, log.address.topic)])
     admin.close()
@@ -200,8 +204,6 @@ def test_a_batch_that_unpacks_to_more_than_a_record_may_be_is_refused(log: Kafka
 @pytest.mark.kafka
 def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLog) -> None:
     """Offsets would mean something else: the log is not opened."""
-    from kafka import KafkaAdminClient
-
     with pytest.raises(LogFormatError, match="created with 2 partitions"):
         KafkaLog(log.address, 3)
     foreign = KafkaAddress(servers=log.address.servers, topic=f"{log.address.topic}.meta")  # has no facts beside it
@@ -210,6 +212,96 @@ def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLo
     admin = KafkaAdminClient(**log.address.options())
     assert f"{foreign.topic}.meta" not in admin.list_topics()
     admin.close()
+
+
+@pytest.mark.kafka
+def test_who_only_appends_sees_that_the_topic_was_made_anew(
+    make: Callable[[int], KafkaLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within some seconds: a gateway then acknowledges nothing, as with a file that was replaced."""
+    monkeypatch.setattr(kafka_clients, "LOOK_S", 0.5)
+    log = make(2)
+    log.append(batch())
+    other = made_anew(log)
+
+    def told() -> str:
+        try:
+            log.append(batch())
+        except LogReplacedError as error:
+            return str(error)
+        except LogError:  # the topic was away
+            pass
+        return ""
+
+    assert f"{log.address} was deleted and made anew: it is another log" in until(told, "it is told")
+    other.close()
+    log.close()
+
+
+@pytest.mark.kafka
+def test_a_topic_whose_records_go_and_whose_settings_change_is_the_same_log(log: KafkaLog) -> None:
+    """Neither retention nor a new setting makes another topic of it: it is read on."""
+    log.append(batch())
+    assert len(log.read(0, 0, 1)) == 1
+    admin = KafkaAdminClient(**log.address.options())
+    changes = {"retention.ms": "1000", "segment.ms": "60000", "cleanup.policy": "compact,delete"}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, log.address.topic, changes)])
+    admin.close()
+    end = log.end_offset(0)
+    log.truncate(0, end)
+    log.append(batch())
+    for client in (log._clients.reader, log._clients.scout):
+        client._net.run(client._cluster.refresh_metadata)
+    assert log._clients.topic_id
+    assert log.read(0, end, 1)[0].offset == end
+
+
+@pytest.mark.kafka
+def test_servers_without_ids_of_topics_tell_no_difference(
+    make: Callable[[int], KafkaLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Kafka 2.8: a shard then sees only a topic that ends before what it has read, and nobody stops for that."""
+    options = KafkaAddress.options
+    monkeypatch.setattr(KafkaAddress, "options", lambda address: {**options(address), "api_version": (2, 7)})
+    log = make(2)
+    log.append(batch())
+    assert log.read(0, 0, 1)[0].offset == 0
+    other = made_anew(log)
+    other.append(batch())
+    log._clients.reader._net.run(log._clients.reader._cluster.refresh_metadata)
+    assert log.read(0, 1, 1)[0].offset == 1
+    assert log._clients.topic_id == ""
+    other.close()
+    log.close()
+
+
+@pytest.mark.kafka
+def test_the_name_goes_with_the_facts_to_another_kafka_and_ends_with_the_topic(log: KafkaLog) -> None:
+    """A topic that others made beside the facts was brought there; one that we make beside them is another log."""
+
+    def deleted() -> KafkaAdminClient:
+        delete_topics(log.address.servers[0], [log.address.topic])
+        admin = KafkaAdminClient(**log.address.options())
+        until(lambda: log.address.topic not in admin.list_topics(), "it is deleted")
+        return admin
+
+    def made() -> bool:
+        with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):  # for a moment after it was deleted
+            admin.create_topics({log.address.topic: {"num_partitions": 2, "replication_factor": 1}})
+            return True
+        return False
+
+    admin = deleted()
+    until(made, "it is made")
+    brought = KafkaLog(log.address, 2)
+    assert brought.id == log.id
+    assert brought._clients.topic_id != log._clients.topic_id
+    admin.close()
+    deleted().close()
+    other = until(lambda: opened(log), "it can be made")
+    assert other.id == other._clients.topic_id != log.id
+    for one in (brought, other):
+        one.close()
 
 
 @pytest.mark.thorough

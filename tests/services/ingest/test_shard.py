@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import LogError, NewRecord, RecordKind
+from edge.log import LogError, LogReplacedError, NewRecord, RecordKind
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from services.config import SiteSettings, load_settings
@@ -23,6 +23,8 @@ from services.ingest.snapshots.snapshot import FencedError
 from services.messages import ZoneForecast
 from services.store.history import History
 from services.store.rows import SiteStep
+from tests.conftest import require_env
+from tests.kafka_logs import kafka_logs, made_anew
 from tests.patience import until as wait_until
 from tests.services.ingest.rig import (
     MOMENTS,
@@ -316,6 +318,37 @@ def test_a_log_of_another_name_is_an_error(tmp_path: Path) -> None:
     rig.log = before
     rig.drain(rig.shard())
     before.close()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_made_anew_is_another_log(tmp_path: Path) -> None:
+    """It has more records than were read of the one before: no shard reads on in it, nor after a restart."""
+    with kafka_logs(require_env("HOTHOUSE_TEST_KAFKA")) as make:
+        before = make(1)
+        before.append(list(day(10)))
+        rig = Rig(tmp_path, before)  # type: ignore[arg-type]
+        shard = rig.shard()
+        rig.drain(shard)
+        read = before.end_offset(0)
+        rig.log = other = made_anew(before)
+        other.append(list(day(20)))
+
+        def told() -> bool:
+            try:
+                shard.step()
+            except LogReplacedError:
+                return True
+            except LogError:  # the topic was away
+                pass
+            return False
+
+        wait_until(told, "the shard says so")
+        shard.close()
+        with pytest.raises(SnapshotError, match=f"has the name {other.id}, that of the snapshot {before.id}"):
+            rig.shard()
+        assert other.end_offset(0) > read
+        for log in (before, other):
+            log.close()
 
 
 def test_plans_and_events_are_counted(tmp_path: Path) -> None:

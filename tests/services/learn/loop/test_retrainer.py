@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException, get_error_code
 
-from services.errors import HistoryError, RegistryError, RegistryRefusedError, TrainingError
+from services.errors import HistoryError, PromotionRefusedError, RegistryError, RegistryRefusedError, TrainingError
 from services.learn.loop.retrainer import PRUNE_S
 from services.learn.promotion.pruning import GRACE_MS
 from services.learn.promotion.registry import Registry
@@ -78,6 +78,25 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     retrainer.retrain_if_due()
     assert cluster.pointer == "v1"
     assert retrainer.status()["last_error"] == ""
+
+
+def test_a_training_that_cannot_even_be_shown_ends(make: Make, registry: Registry, cluster: FakeCluster) -> None:
+    """As where somebody has deleted the registered model: once it is back, trainings can be asked for again."""
+    retrainer = make()
+    cluster.results = [True, True]
+    retrainer.retrain_if_due()
+    with registry._connection.client() as client:
+        client.delete_registered_model("hothouse")
+    retrainer.trigger("operator")
+    with pytest.raises(PromotionRefusedError, match="is not in MLflow any more"):
+        retrainer.retrain_if_due()
+    status = retrainer.status()
+    assert (status["training"], status["last_run"]["result"]) == (False, "failed")
+    assert "is not in MLflow any more" in status["last_error"]
+    client.create_registered_model("hothouse")
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    assert retrainer.status()["last_run"]["result"] == "promoted"
 
 
 def test_what_mlflow_refuses_is_not_asked_again(

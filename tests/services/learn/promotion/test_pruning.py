@@ -166,6 +166,15 @@ def test_within_the_time_of_grace_nothing_goes() -> None:
     assert pruning.turn(1) == ["v1"]
 
 
+def test_a_clock_that_was_ahead_keeps_no_files() -> None:
+    """As of a machine that learns the time after its start: what was marked meanwhile does not wait for that day."""
+    models = Kept(2)
+    pruning = Pruning(models)
+    pruning.turn(365 * 86_400_000)
+    assert models.files == {"v1", "v2"}
+    assert pruning.turn(-365 * 86_400_000) == ["v1"]
+
+
 def test_what_was_cut_short_is_finished() -> None:
     """Where MLflow goes away once files are gone, the next turn records it."""
     models = Kept(2)
