@@ -176,6 +176,14 @@ class View:
         """The sites of which something came."""
         return sorted(self._stream_ms)
 
+    def find_site(self, site: str) -> str:
+        """A site of which something came; raises a 404 problem that names those there are."""
+        if site not in self._stream_ms:
+            known = self.sites
+            listed = ", ".join(known[:20]) or "none yet"
+            raise ProblemError(404, f"there is no site {site[:64]}; known are {listed}", sites=known)
+        return site
+
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""
         return self._behind.get(site, False)

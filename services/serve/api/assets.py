@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
@@ -42,6 +43,11 @@ class PageFiles(StaticFiles):
 
     def __init__(self) -> None:
         super().__init__(directory=PAGE)
+
+    def is_not_modified(self, response_headers: Headers, request_headers: Headers) -> bool:
+        """Whether it need not be sent again; ``*`` is any file that there is (RFC 9110, 13.1.2)."""
+        held = request_headers.get("if-none-match", "").strip() == "*"
+        return held or super().is_not_modified(response_headers, request_headers)
 
     def file_response(self, *arguments: Any, **more: Any) -> Response:
         """A file, with the headers of the page."""
