@@ -25,7 +25,10 @@ from edge.recordings.packed_file import ENDINGS, open_text
 from edge.recordings.time_cells import MIXED_TIMES, moment, unix_times, utc_or_clock
 from edge.wire.topic import is_name
 
-__all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
+__all__ = [
+    "SAVE_AS_CSV", "SEPARATOR_LINE", "NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone",
+    "zone_of_table",
+]  # fmt: skip
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -35,7 +38,8 @@ _SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # .xlsx and .ods are zip a
 ROWS_AT_A_TIME = 20_000
 FEW_LINES = 20
 """The names of columns are looked for in so many lines, to say where they stand."""
-_SEPARATOR = re.compile(r'"?sep=([;,|\t])"?\s*\Z', re.IGNORECASE)
+SEPARATOR_LINE = re.compile(r'"?sep=([;,|\t])"?\s*\Z', re.IGNORECASE)
+"""Spreadsheets read such a line above the names of the columns, and some programs write it."""
 MOST_CELLS = 250_000_000
 """Of a Parquet file, which may say of billions that they are the same: 2 GB in memory."""
 
@@ -158,7 +162,7 @@ _Read = tuple[list[str], I64, bool, dict[str, F64], list[str], dict[str, Cells]]
 def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
     with open_text(path, kind) as file:
         first = file.readline()
-        told = _SEPARATOR.match(first)  # spreadsheets read that line, and some programs write it
+        told = SEPARATOR_LINE.match(first)
         lines = file if told else itertools.chain([first], file)
         reader = csv.reader(lines, delimiter=told[1] if told else said.separator)
         header = next(reader, [])
