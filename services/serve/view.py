@@ -118,8 +118,9 @@ class View:
 
         Raises a 404 problem that names the zones there are, or a 422 problem where several sites have such a zone.
         """
-        if site is None and "/" in zone:
-            site, _, zone = zone.partition("/")
+        of_site, _, name = zone.rpartition("/")
+        if of_site and site in (None, of_site):
+            site, zone = of_site, name
         found = (
             self._by_zone.get(zone, [])
             if site is None
