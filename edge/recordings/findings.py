@@ -61,6 +61,8 @@ MISSING = frozenset(
 
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?\Z")
+_GROUPED_BY_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}\Z")
+_THOUSANDS = "; if the comma parts thousands, write the numbers without it"
 _CELSIUS_MOST, _FAHRENHEIT_MOST = 60.0, 140.0
 _FAHRENHEIT_NONE = 200.0  # no greenhouse has as many °F; in K it is frost
 _WARM, _FEW = 35.0, 0.01  # the median of a column in °C is below, or less than one in a hundred is above 60
@@ -84,6 +86,13 @@ class Cells(NamedTuple):
     words: int = 0
     comma: str = ""  # the first of either
     word: str = ""
+
+    def and_then(self, more: Cells) -> Cells:
+        """Those of this column and of ``more`` cells below."""
+        return Cells(
+            self.said + more.said, self.commas + more.commas, self.words + more.words, self.comma or more.comma,
+            self.word or more.word,
+        )  # fmt: skip
 
 
 def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection[str] = ()) -> tuple[F64, Cells]:
@@ -134,15 +143,17 @@ def of_cells(file: str, name: str, column: Column, cells: Cells) -> list[Finding
     if cells.commas:
         found.append(Finding(
             f"{file}: column {name}: {cells.commas} of {cells.said} cells have a decimal comma, such as "
-            f"{cells.comma!r}, and are left out; "
-            'say decimal = "," in recording.toml',
+            f"{cells.comma!r}{'' if is_target else ', and are left out'}; say decimal = \",\" in recording.toml"
+            f"{_THOUSANDS if _GROUPED_BY_COMMA.match(cells.comma) else ''}",
             is_target,
         ))  # fmt: skip
     if cells.words:
+        is_error = is_target and cells.words > LEFT_OUT * cells.said
         found.append(Finding(
-            f"{file}: column {name}: {cells.words} of {cells.said} cells are no numbers, such as {cells.word!r}, and "
-            f"are left out; if that means a missing value, say missing = [{_quoted(cells.word)}] in recording.toml",
-            is_target and cells.words > LEFT_OUT * cells.said,
+            f"{file}: column {name}: {cells.words} of {cells.said} cells are no numbers, such as {cells.word!r}"
+            f"{'' if is_error else ', and are left out'}; if that means a missing value, say "
+            f"missing = [{_quoted(cells.word)}] in recording.toml",
+            is_error,
         ))  # fmt: skip
     return found
 
@@ -173,11 +184,13 @@ def of_values(
         unit = _other_unit(column, known)
     if unit:
         looks_like = "a share" if unit == "share" else unit
+        is_target = _is_target(column)
         own = VOCABULARY[base_metric(column.metric)].unit
         found.append(Finding(
-            f"{file}: column {name} looks like {looks_like} ({known.min():.4g} to {known.max():.4g}), and is left out; "
-            f'say {_line(name, column, unit)}, or unit = "{own}" if it is right',
-            _is_target(column),
+            f"{file}: column {name} looks like {looks_like} ({known.min():.4g} to {known.max():.4g})"
+            f"{'' if is_target else ', and is left out'}; say {_line(name, column, unit)}, or "
+            f'unit = "{own}" if it is right',
+            is_target,
         ))  # fmt: skip
         return np.full_like(values, np.nan), found
     return values, found + _of_range(file, name, column, known)

@@ -19,6 +19,7 @@ import numpy as np
 from edge.recordings.columns import Mapping, RecordingError, load_mapping
 from edge.recordings.device_tables import DeviceTable, device_tables
 from edge.recordings.zone_file import (
+    SAVE_AS_CSV,
     NoRecordingError,
     Source,
     ZoneFile,
@@ -64,14 +65,22 @@ def load_recording(
     column to forecast that cannot be read as it is (:mod:`edge.recordings.findings`).
     """
     if not folder.is_dir():
-        raise RecordingError(f"{folder} is not a folder of recordings")
+        if folder.is_file():
+            raise RecordingError(f"{folder} is a file: name the folder that it is in, with one file a zone")
+        raise RecordingError(f"there is no folder {folder}")
     beside = folder / "recording.toml"
     said = load_mapping(mapping) if mapping else load_mapping(beside) if beside.exists() else Mapping()
     said = replace(said, timezone=timezone or said.timezone or "UTC")
     zone_info = _zone_info(said)
     paths = sorted(path for path in folder.iterdir() if file_kind(path))
     if not paths:
-        raise RecordingError(f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet")
+        others = sorted(
+            path.name for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".toml"
+        )
+        raise RecordingError(
+            f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet"
+            + (f"; of {others[0]}: {SAVE_AS_CSV}" if others else "")
+        )
     files, left_out = _read_all(paths, said, zone_info)
     if latitude is not None:
         said = replace(said, latitude=latitude)

@@ -11,14 +11,21 @@ import numpy.typing as npt
 
 from edge.recordings.columns import RecordingError
 
-__all__ = ["UNIX_MS", "moment", "unix_times", "utc_or_clock"]
+__all__ = ["MIXED_TIMES", "UNIX_MS", "moment", "unix_times", "utc_or_clock"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 UNIX_MS = {"unix_s": 1000, "unix_ms": 1}
 """``time_format`` of Unix time -> how many milliseconds its unit has."""
+MIXED_TIMES = "some times carry a UTC offset and some do not"
 _HOUR_ALONE = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[AaPp][Mm])?\Z")
+_DAY_NUMBER = re.compile(r"[2-5]\d{4}(\.\d+)?\Z")
+"""A spreadsheet's days since 1900, of 1954 to 2064."""
+_DAYS = ("%d-%m-%Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d")
+_HOURS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%H.%M")
+_USUAL = tuple(f"{day} {hour}" for day in (*_DAYS, *(day.replace("%Y", "%y") for day in _DAYS)) for hour in _HOURS)
+"""Ways in which programs write times, beside ISO 8601; of two that fit, the day before the month."""
 _SECONDS_MOST = 1e11
 """Unix time in seconds is below this until the year 5138; in milliseconds it was above it in 1973."""
 
@@ -46,14 +53,28 @@ def _words(text: str, written: str) -> str:
         return "there is no time; remove that line"
     if written:
         return f"{text[:40]!r} is no time as {written!r} (time_format)"
+    if not re.search(r"\d", text):
+        return f"{text[:40]!r} is no time; remove that line"
     if _HOUR_ALONE.match(text):
         return f"{text!r} is a time without a day; put both into one column, as in 2022-02-01 00:05"
     if unit := _unix_unit(text):
         return f'{text!r} is Unix time; say time_format = "{unit}" in recording.toml'
-    return (
-        f"{text[:40]!r} is no time such as 2022-02-01 00:05; say how it is written, as "
-        'time_format = "%d-%m-%Y %H:%M", in recording.toml'
-    )
+    if _DAY_NUMBER.match(text):
+        return f"{text!r} is a spreadsheet's number of a day; give that column a date's format there, and save it again"
+    said = f"{text[:40]!r} is no time such as 2022-02-01 00:05; say how it is written"
+    fits = [written for written in _USUAL if _is_written(text, written)]
+    if not fits:
+        return f'{said}, as time_format = "%d-%m-%Y %H:%M", in recording.toml'
+    also = f', or "{fits[1]}" if the month comes first' if len(fits) > 1 and fits[1].startswith("%m") else ""
+    return f'{said}: time_format = "{fits[0]}"{also}, in recording.toml'
+
+
+def _is_written(text: str, written: str) -> bool:
+    try:
+        datetime.strptime(text, written)  # noqa: DTZ007
+    except ValueError:
+        return False
+    return True
 
 
 def _unix_unit(text: str) -> str:
@@ -67,7 +88,7 @@ def utc_or_clock(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
     """Milliseconds since 1970, and whether they are UTC; else they are a clock's, read as if it showed UTC."""
     aware = {one.tzinfo is not None for one in moments}
     if len(aware) > 1:
-        raise RecordingError(f"{label}: some times carry a UTC offset and some do not")
+        raise RecordingError(f"{label}: {MIXED_TIMES}")
     seconds = [(one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp() for one in moments]
     return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
 

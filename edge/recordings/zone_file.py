@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import lzma
 import re
@@ -10,6 +11,7 @@ import zlib
 import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,24 @@ from edge.recordings.columns import Mapping, RecordingError, find_column
 from edge.recordings.findings import Cells, Finding, numbers, of_cells
 from edge.recordings.local_time import to_utc_ms
 from edge.recordings.packed_file import ENDINGS, open_text
-from edge.recordings.time_cells import moment, unix_times, utc_or_clock
+from edge.recordings.time_cells import MIXED_TIMES, moment, unix_times, utc_or_clock
 from edge.wire.topic import is_name
 
-__all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
+__all__ = [
+    "SAVE_AS_CSV", "SEPARATOR_LINE", "NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone",
+    "zone_of_table",
+]  # fmt: skip
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
+SAVE_AS_CSV = 'open it where it was made, and save it as "CSV UTF-8"'
+_SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # .xlsx and .ods are zip archives; .xls is older
+ROWS_AT_A_TIME = 20_000
+FEW_LINES = 20
+"""The names of columns are looked for in so many lines, to say where they stand."""
+SEPARATOR_LINE = re.compile(r'"?sep=([;,|\t])"?\s*\Z', re.IGNORECASE)
+"""Spreadsheets read such a line above the names of the columns, and some programs write it."""
 MOST_CELLS = 250_000_000
 """Of a Parquet file, which may say of billions that they are the same: 2 GB in memory."""
 
@@ -88,6 +100,9 @@ def read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str
     kind = file_kind(path)
     read = _read_parquet if kind == ".parquet" else _read_csv
     try:
+        with path.open("rb") as file:
+            if file.read(4) in _SPREADSHEETS:
+                raise RecordingError(f"{path.name} is a spreadsheet or an archive: {SAVE_AS_CSV}")
         found = read(path, kind, said)
     except UnicodeDecodeError as error:
         raise RecordingError(
@@ -146,25 +161,75 @@ _Read = tuple[list[str], I64, bool, dict[str, F64], list[str], dict[str, Cells]]
 
 def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
     with open_text(path, kind) as file:
-        reader = csv.reader(file, delimiter=said.separator)
+        first = file.readline()
+        told = SEPARATOR_LINE.match(first)
+        lines = file if told else itertools.chain([first], file)
+        reader = csv.reader(lines, delimiter=told[1] if told else said.separator)
         header = next(reader, [])
-        place, wanted, unmapped = _understand(path.name, header, said)
-        rows, moments = [], []
+        above = 1 if told else 0  # lines that the reader does not count
+        try:
+            place, wanted, unmapped = _understand(path.name, header, said)
+        except NoRecordingError:
+            for row in itertools.islice(reader, FEW_LINES):
+                if said.time in (name.strip().lower() for name in row):
+                    raise NoRecordingError(
+                        f"{path.name} names its columns in line {above + reader.line_num}, not in its first; remove "
+                        "the lines above that one"
+                    ) from None
+            raise
+        table = _Table(path.name, wanted, said)
         for row in reader:
             if not any(row):  # spreadsheets end in lines of commas
                 continue
             if len(row) != len(header):
                 raise RecordingError(
-                    f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
+                    f"{path.name} is damaged: line {above + reader.line_num} has {len(row)} cells, its header "
+                    f"{len(header)}"
                 )
-            rows.append(row)
-            moments.append(moment(row[place], f"{path.name}, line {reader.line_num}", said.time_format))
-    times, is_utc = utc_or_clock(moments, path.name)
-    columns, counted = {}, {}
-    for at in wanted:
-        name = header[at].strip()
-        columns[name], counted[name] = numbers([row[at] for row in rows], said.decimal, said.missing)
+            table.add(moment(row[place], f"{path.name}, line {above + reader.line_num}", said.time_format), row)
+    times, is_utc = table.times()
+    columns = {header[at].strip(): table.column(at) for at in wanted}
+    counted = {header[at].strip(): table.cells[at] for at in wanted}
     return [name.strip() for name in header], times, is_utc, columns, unmapped, counted
+
+
+class _Table:
+    """Rows of text as numbers, some thousands at a time: as text a file of 200 MB would be 2 GB in memory."""
+
+    def __init__(self, label: str, wanted: Sequence[int], said: Mapping) -> None:
+        self._label, self._said = label, said
+        self._moments: list[datetime] = []
+        self._rows: list[list[str]] = []
+        self._times: list[tuple[I64, bool]] = []
+        self._columns: dict[int, list[F64]] = {at: [] for at in wanted}
+        self.cells = {at: Cells() for at in wanted}
+
+    def add(self, moment: datetime, row: list[str]) -> None:
+        """The next row, and its time."""
+        self._moments.append(moment)
+        self._rows.append(row)
+        if len(self._rows) == ROWS_AT_A_TIME:
+            self._take()
+
+    def _take(self) -> None:
+        self._times.append(utc_or_clock(self._moments, self._label))
+        for at, taken in self._columns.items():
+            values, cells = numbers([row[at] for row in self._rows], self._said.decimal, self._said.missing)
+            taken.append(values)
+            self.cells[at] = self.cells[at].and_then(cells)
+        self._moments, self._rows = [], []
+
+    def times(self) -> tuple[I64, bool]:
+        """Of all rows, as :func:`utc_or_clock` gives them."""
+        self._take()
+        filled = [(times, is_utc) for times, is_utc in self._times if times.size]
+        if len({is_utc for _, is_utc in filled}) > 1:
+            raise RecordingError(f"{self._label}: {MIXED_TIMES}")
+        return np.concatenate([times for times, _ in self._times]), bool(filled) and filled[0][1]
+
+    def column(self, at: int) -> F64:
+        """One of the columns, after :meth:`times`."""
+        return np.concatenate(self._columns[at])
 
 
 def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
@@ -192,6 +257,10 @@ def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
         header = list(table.column_names)
         place, wanted, unmapped = _understand(label, header, said)
         times = _plain(table.column(place))
+        if times.null_count and times.null_count < len(times):
+            raise RecordingError(f"{label}: {times.null_count} of {len(times)} rows have no time; remove them")
+        if pa.types.is_date(times.type):
+            times = times.cast(pa.timestamp("ms"))
         if pa.types.is_string(times.type) and not times.null_count:
             shown, is_utc = utc_or_clock([moment(text, label, said.time_format) for text in times.to_pylist()], label)
         elif pa.types.is_timestamp(times.type) and not times.null_count:
@@ -200,7 +269,7 @@ def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
         elif (pa.types.is_integer(times.type) or pa.types.is_floating(times.type)) and not times.null_count:
             shown, is_utc = unix_times(times.cast(pa.float64()).to_numpy(), label, said.time, said.time_format), True
         else:
-            raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a timestamp in every row")
+            raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a time in every row")
         columns, counted = {}, {}
         for at in wanted:
             name, cells = header[at].strip(), _plain(table.column(at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,9 @@ def _checked_targets(targets: Sequence[str], metrics: Mapping[str, MetricMeaning
     for target in targets:
         unknown = [name for name in _needs(target) if name not in metrics]
         if unknown:
-            raise ValueError(f"the target {target!r} is no metric of the vocabulary: give one of its names")
+            near = difflib.get_close_matches(str(target), list(metrics), 1)
+            like = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"the target {target!r} is no metric of the vocabulary{like}: give one of its names")
         if target in metrics and metrics[target].kind == "angle":
             raise ValueError(f"the target {target!r} is a direction, which cannot be forecast: take it from targets")
     return tuple(targets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -223,12 +224,15 @@ def _check_gaps(whose: str, line: I64, timezone: str) -> None:
         raise ValueError(f"{whose} jumps from {one} to {other}: mend the date, or begin after the gap")
 
 
+_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*\Z")  # the conversion would make it missing
+_CONVERT = "convert it with pd.to_numeric(column, errors='coerce')"
+
+
 def _numbers(whose: str, column: pd.Series[Any]) -> F64:
     if pd.api.types.is_complex_dtype(column) or not pd.api.types.is_numeric_dtype(column):  # a bool is numeric
-        raise ValueError(
-            f"{column.name} of {whose} holds {column.dtype}, not numbers: convert it with"
-            " pd.to_numeric(column, errors='coerce')"
-        )
+        has_commas = any(isinstance(one, str) and _COMMA.match(one) for one in column)
+        how = "pd.read_csv(..., decimal=',') reads its commas" if has_commas else _CONVERT
+        raise ValueError(f"{column.name} of {whose} holds {column.dtype}, not numbers: {how}")
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
 

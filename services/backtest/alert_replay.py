@@ -159,7 +159,7 @@ def score_alerts(
         raise HothouseError(f"the recording has no {' and no '.join(sorted(lacks))}, which rules are about")
     ground = _Ground(table, options)
     if ground.first + _DAY_MS // table.step_ms >= len(table.end_ms):
-        raise HothouseError("the recording ends with its first part", "Set --warmup to less.")
+        raise HothouseError("the recording ends with its first part", "Make the first part shorter: --first.")
     watch = _Watch(ground, spec, rules)
     replay(table, replace(options, warmup_ms=0), progress, spec=spec, plans=plans, watch=watch)
     return watch.scores()

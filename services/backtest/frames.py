@@ -117,10 +117,13 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
 
 def options_of(
     every: str, warmup: str, until: str | None, latitude: float | None, longitude: float | None, timezone: str | None,
-    network: bool,
+    network: bool, warmup_name: str = "warmup",
 ) -> BacktestOptions:  # fmt: skip
-    """The options that people write, checked; raises :class:`ConfigError` in one sentence."""
-    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
+    """The options that people write, checked; raises :class:`ConfigError` in one sentence.
+
+    ``warmup_name`` is what the sentence calls ``warmup``.
+    """
+    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms(warmup_name, warmup)
     until_ms = None if until is None else _duration_ms("until", until)
     if until_ms is not None and until_ms < warmup_ms:
         raise ConfigError(f"until {until} ends before warmup {warmup}", "Set until to more, or warmup to less.")

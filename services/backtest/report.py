@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from models.spec import QUANTILES
 from services.backtest.prequential import Forecasts
 from services.backtest.table import Table
 from services.errors import HothouseError
+from services.store.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,12 +109,9 @@ def write(path: Path, frame: pd.DataFrame) -> None:
     kinds = {"zone": pa.string(), "metric": pa.string(), "model_version": pa.string()}
     kinds |= dict.fromkeys(("origin", "target_time"), pa.timestamp("ms")) | dict.fromkeys(("q10", "q50", "q90"), number)
     schema = pa.schema([(name, kinds[name]) for name in frame.columns])
+    put = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
     written = pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".csv":
-            pyarrow.csv.write_csv(written, path)
-        else:
-            pq.write_table(written, path)
+        write_atomically(path, partial(put, written))
     except OSError as error:
         raise HothouseError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
-from services.cli.base import console, errors, need_cluster
+from services.cli.base import console, errors, need_cluster, need_out
 from services.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def backtest(
         raise ConfigError("the plans of a file are those of one recording", "Give one folder.")
     if ray and not (network or fine_tune):
         raise ConfigError("--ray trains the network", "Add --network or --fine-tune.")
-    if out.is_dir() or (len(recordings) > 1 and not out.suffix):
-        raise ConfigError(f"{out} cannot hold predictions", "Name a .parquet or .csv file.")
+    need_out(out, "predictions", ".parquet", ".csv")
     names = [folder.resolve().name for folder in recordings]
     if len(set(names)) < len(names):
         raise ConfigError("two recordings have the same name, and so would their predictions", "Rename a folder.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from services.config import Settings, load_settings
 from services.errors import ConfigError, HothouseError
 
 __all__ = [
-    "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "is_new", "need_cluster", "need_state",
-    "options_of", "print_json", "tell_if_new",
+    "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "is_new", "need_cluster", "need_out",
+    "need_state", "options_of", "print_json", "tell_if_new",
 ]  # fmt: skip
 
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
@@ -96,6 +97,19 @@ def need_state(settings: Settings, command: str) -> None:
             f"no Hothouse has run on the data folder {settings.data_dir.absolute()} yet",
             f"Go to the folder where `hothouse up` runs, or name it: hothouse --data-dir DIR {command}",
         )
+
+
+def need_out(out: Path, what: str, *endings: str) -> None:
+    """Raises, before long work is done for it, where ``out`` has none of the ``endings`` or no file can be there."""
+    if out.suffix not in endings:
+        raise ConfigError(f"{out} cannot hold {what}", f"Name a file that ends in {' or '.join(endings)}.")
+    try:
+        if out.is_dir():
+            raise IsADirectoryError("it is a folder")
+        with tempfile.TemporaryFile(dir=next(folder for folder in out.absolute().parents if folder.exists())):
+            pass
+    except OSError as error:
+        raise HothouseError(f"{out} cannot be written: {error.strerror or error}", "Name another file.") from error
 
 
 def tell_if_new(settings: Settings) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from services.cli.base import console, need_cluster, options_of
-from services.errors import ConfigError, HothouseError
+from services.cli.base import console, errors, need_cluster, need_out, options_of
+from services.errors import HothouseError
 
 __all__ = ["register"]
 
@@ -34,18 +34,18 @@ def export(
 
     Reads the data folder; the system may run meanwhile. The file is written whole or not at all.
     """
-    if out.suffix not in (".parquet", ".csv"):
-        raise ConfigError(f"{out} is neither .parquet nor .csv", "Name a file that ends in one of them.")
+    need_out(out, "rows", ".parquet", ".csv")
     settings = options_of(ctx).settings()
     with need_cluster("export"):
         from services.forecast_spec import forecast_spec
         from services.store.files import write_atomically
         from services.store.frames import rows_frame
         from services.store.storage import storage_of
-    frame = rows_frame(
-        storage_of(settings), forecast_spec(settings).channels, settings.stream.step_s, sites=site or (),
-        zones=zone or (), since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
-    )  # fmt: skip
+    with errors.status("reading the history ..."):
+        frame = rows_frame(
+            storage_of(settings), forecast_spec(settings).channels, settings.stream.step_s, sites=site or (),
+            zones=zone or (), since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
+        )  # fmt: skip
     if frame.empty:
         raise HothouseError(
             f"the history in {storage_of(settings).url} has no such row",
@@ -54,7 +54,8 @@ def export(
     write = frame.to_csv if out.suffix == ".csv" else frame.to_parquet
     try:
         out.parent.stat()  # no folder is made by mistake
-        write_atomically(out, lambda beside: write(beside, index=False))
+        with errors.status(f"writing {len(frame):,} rows ..."):
+            write_atomically(out, lambda beside: write(beside, index=False))
     except OSError as error:
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from edge.recordings.zone_file import SAVE_AS_CSV, SEPARATOR_LINE
 from edge.wire.plan import METRICS_OF
 from edge.wire.topic import is_name
 
@@ -33,28 +34,37 @@ def read_plans(path: Path, timezone: str, zone: str) -> dict[str, Values]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return _plans(file, ZoneInfo(timezone), zone)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise PlanFileError(f"it is no text in UTF-8: {SAVE_AS_CSV}") from error
+    except OSError as error:
+        raise PlanFileError(f"it cannot be read: {error.strerror}") from error
+    except csv.Error as error:
         raise PlanFileError(f"it cannot be read: {error}") from error
 
 
 def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values]:
     lines = iter(lines)
     first = next(lines, "")
+    begins = 2  # the line below the header
+    if SEPARATOR_LINE.match(first):
+        first, begins = next(lines, ""), 3
     # Where numbers have a decimal comma, spreadsheets part columns by semicolons.
     has_commas = ";" in first and "," not in first
     rows = csv.reader(chain([first], lines), delimiter=";" if has_commas else ",")
-    header = [name.strip() for name in next(rows, [])]
+    header = [name.strip().lower() for name in next(rows, [])]
     _check_header(header, zone)
     found: dict[str, Values] = {}
     lines_of: dict[tuple[str, str, int], int] = {}  # zone, metric and time -> the line that says it
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(rows, start=begins):
         if number > MAX_ROWS:
             raise PlanFileError(f"it has more than {MAX_ROWS} lines")
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(header):
             raise PlanFileError(f"line {number} has {len(row)} cells, the header has {len(header)}")
-        cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)}
+        cells = {name: cell.strip() for name, cell in zip(header, row, strict=True) if name or cell.strip()}
+        if "" in cells:
+            raise PlanFileError(f"line {number}: {cells[''][:40]!r} is in a column without a name")
         valid_ms, whom = _time_ms(cells.pop("time"), clock, number), cells.pop("zone", zone)
         if not (whom == "_site" or is_name(whom)):
             raise PlanFileError(f"line {number}: {whom!r} names no zone")
@@ -79,7 +89,7 @@ def _check_header(header: list[str], zone: str) -> None:
         raise PlanFileError(
             f"its first line must name the columns, `time` among them; it has {', '.join(header)[:200]}"
         )
-    for name in header:
+    for name in filter(None, header):  # spreadsheets write empty columns, too
         if header.count(name) > 1:
             raise PlanFileError(f"two columns are called {name!r}")
         if name not in known and name not in ("time", "zone"):

@@ -70,9 +70,11 @@ def import_(
 
         for topic, payload, _ in ready:
             publish(settings, "hothouse-plan", topic, payload)
+    clock = settings.site(site).timezone
+    console.print(f"times without an offset are read by the clock in {clock}", highlight=False, soft_wrap=True)
     for topic, _, plan in ready:
         points = sum(map(len, plan.values.values()))
-        what = f"{points} values of {', '.join(plan.values)}, until {_words(plan.last_ms)}"
+        what = f"{points} value{'s' if points != 1 else ''} of {', '.join(plan.values)}, until {_words(plan.last_ms)}"
         said = "would be published on" if check else "published on"
         console.print(f"{said} {topic}: {what}", markup=False, highlight=False, soft_wrap=True)
 

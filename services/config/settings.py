@@ -6,9 +6,9 @@ One file and one environment serve both; ``edge.config.settings`` reads them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from edge.config import EdgeSettings, SettingsError, read_settings
 from services.config.api_settings import ApiSettings, ClientSettings
@@ -35,7 +35,10 @@ class Settings(EdgeSettings):
     client: ClientSettings = ClientSettings()
     ray: RaySettings = RaySettings()
     storage: StorageSettings = StorageSettings()
-    sites: tuple[SiteSettings, ...] = ()
+    sites: Annotated[
+        tuple[SiteSettings, ...],
+        Field(description="Sites, each a block `[[sites]]`; one that is not listed gets UTC and no sun position."),
+    ] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:

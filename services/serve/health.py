@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TypedDict
+from zoneinfo import ZoneInfo
 
 from services.observe.duration import in_words
 from services.serve.components import Figures, shards_of
@@ -50,12 +51,15 @@ def readiness(
     return Readiness(ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable)
 
 
-def awaited(stats: Mapping[str, Figures]) -> str:
-    """What a usable forecast waits for, from the shards' figures.
+def awaited(stats: Mapping[str, Figures], timezone: Callable[[str], str] = lambda site: "UTC") -> str:
+    """What a usable forecast waits for, from the shards' figures; times are those of the site's ``timezone``.
 
     >>> shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
     >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}})
     '12 samples came; the first row, of demo, closes in 3.3 min of the stream, at 2022-03-01 00:05:30 UTC'
+    >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}},
+    ...         {"demo": "Europe/Amsterdam"}.__getitem__).split(", at ")[1]
+    '2022-03-01 01:05:30 Europe/Amsterdam'
     """
     shards = [figures for figures in shards_of(stats).values() if "zone_rows" in figures]
     if not shards:
@@ -75,7 +79,8 @@ def awaited(stats: Mapping[str, Figures]) -> str:
     ]
     if first:
         left_ms, row = min(first, key=lambda found: found[0])
-        at = datetime.fromtimestamp(row["closes_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        clock = timezone(row["site"])
+        at = f"{datetime.fromtimestamp(row['closes_ms'] / 1000, ZoneInfo(clock)):%Y-%m-%d %H:%M:%S} {clock}"
         soon = (
             f"in {in_words(-(-left_ms // 1000))} of the stream, at {at}"
             if left_ms > 0

@@ -118,8 +118,9 @@ class View:
 
         Raises a 404 problem that names the zones there are, or a 422 problem where several sites have such a zone.
         """
-        if site is None and "/" in zone:
-            site, _, zone = zone.partition("/")
+        of_site, _, name = zone.rpartition("/")
+        if of_site and site in (None, of_site):
+            site, zone = of_site, name
         found = (
             self._by_zone.get(zone, [])
             if site is None
@@ -175,6 +176,14 @@ class View:
     def sites(self) -> list[str]:
         """The sites of which something came."""
         return sorted(self._stream_ms)
+
+    def find_site(self, site: str) -> str:
+        """A site of which something came; raises a 404 problem that names those there are."""
+        if site not in self._stream_ms:
+            known = self.sites
+            listed = ", ".join(known[:20]) or "none yet"
+            raise ProblemError(404, f"there is no site {site[:64]}; known are {listed}", sites=known)
+        return site
 
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""

@@ -219,3 +219,27 @@ def test_what_was_set_a_day_before_is_by_the_clock_that_setpoints_follow(
         assert len(morning) > 5
         assert [one for one in morning if one[1] != ("18.0" if one[0] >= f"{warm_h:02}:00" else "16.0")] == []
         assert page.complaints == []
+
+
+def test_no_plan_is_drawn_that_the_answer_does_not_take(page: Page, tmp_path: Path) -> None:
+    """A plan may say where vents are to stand. No learner takes that, so the line is what it was a day before."""
+    house = House(tmp_path)
+    house.fill()
+    house.backend.plans["demo", "north-1"] = [ZonePlan(
+        source="grower", kind="setpoint", zone="north-1", issued_ms=house.origin_ms - HOUR_MS,
+        known_ms=house.origin_ms - HOUR_MS, values={"vent_lee_pct": [[house.origin_ms - HOUR_MS, 77.0]]},
+    )]  # fmt: skip
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        page.ask("document.querySelector('#metric').value = 'vent_lee_pct'")
+        page.ask("document.querySelector('#metric').dispatchEvent(new Event('change'))")
+        page.until("document.querySelector('#plan-title').innerText.includes('vents')")
+        page.ask("document.querySelector('.plot').focus()")
+        page.press("ArrowRight")
+        page.until(
+            "document.querySelector('.plot').parentElement.querySelector('.sr').textContent.includes('as planned')"
+        )
+        said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
+        assert "77" not in said
+    assert page.complaints == []

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
-from services.cli.base import console, errors, need_cluster, print_json
+from services.cli.base import console, errors, need_cluster, need_out, print_json
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
@@ -71,14 +71,16 @@ def score(
     """
     if ahead_source and not ahead:
         raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")
-    if out and out.suffix != ".csv":
-        raise ConfigError(f"{out} cannot hold alerts", "Name a .csv file.")
+    if out:
+        need_out(out, "alerts", ".csv")
     with need_cluster("alerts score"):
         from services.backtest.ahead import read_plans
         from services.backtest.alert_replay import limits_by_share, score_alerts
         from services.backtest.frames import options_of
         from services.backtest.table import read_table
-    options = replace(options_of("30min", first, None, latitude, longitude, timezone, False), fine_tune=fine_tune)
+    options = replace(
+        options_of("30min", first, None, latitude, longitude, timezone, False, "first"), fine_tune=fine_tune
+    )
     wanted = _rules(rules, crop, stage)
     name = recording.resolve().name
     with errors.status(f"reading {name} ..."):
@@ -213,17 +215,21 @@ def write(path: Path, fired: list[Alert]) -> None:
     import csv
     from datetime import UTC, datetime
 
+    from services.store.files import write_atomically
+
     def time(ms: int | None) -> str:
         return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
+    def put(beside: Path) -> None:
+        with beside.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["zone", "rule", "told", "event_seen", "over", "from", "to", "chance", "words"])
             for a in fired:
                 over = time(a.changed_ms) if a.is_over else ""
                 writer.writerow([a.zone, a.rule, time(a.told_ms), time(a.came_ms), over, time(a.from_ms),
                                  time(a.to_ms), f"{a.chance:.2f}", a.why])  # fmt: skip
+
+    try:
+        write_atomically(path, put)
     except OSError as error:
         raise HothouseError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -31,19 +31,22 @@ def history_rows(
     """
     start_ms, end_ms = source.start_ms, source.end_ms
     assert end_ms is not None
-    log, total = MemoryLog(1), end_ms - start_ms
-    import_samples(source, log, end_ms, lambda at_ms, _: progress((at_ms - start_ms) // 2, total))
+    log, channels = MemoryLog(1), tuple(VOCABULARY)
+    # Without any lateness the first device of an instant on the grid would make the others of that instant late.
+    windows = PartitionWindows(step_ms, max(lateness_ms, 1), idle_ms, VOCABULARY, {source.site: dict(primary)})
+    tables = [zone_table(channels, [])]
+
+    def close_rows(at_ms: int, _: int = 0) -> None:
+        """Rows of what has been appended so far, which is then forgotten: years of samples need not fit in memory."""
+        while records := log.read(0, log.begin_offset(0), RECORDS):
+            tables.append(zone_table(channels, windows.feed(records).steps, step_ms // 1000))
+            log.truncate(0, records[-1].offset + 1)
+        progress(at_ms - start_ms, end_ms - start_ms)
+
+    import_samples(source, log, end_ms, close_rows)
     # Silence lets the last rows close, and silence is what ticks saw.
     silent = range(end_ms, end_ms + lateness_ms + 2 * idle_ms + 4 * step_ms, max(step_ms // 10, 1))
     log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
-    # Without any lateness the first device of an instant on the grid would make the others of that instant late.
-    windows = PartitionWindows(step_ms, max(lateness_ms, 1), idle_ms, VOCABULARY, {source.site: dict(primary)})
-    channels, offset, end = tuple(VOCABULARY), 0, log.end_offset(0)
-    tables = [zone_table(channels, [])]
-    while offset < end:
-        records = list(log.read(0, offset, RECORDS))
-        offset = records[-1].offset + 1
-        tables.append(zone_table(channels, windows.feed(records).steps, step_ms // 1000))
-        progress(total // 2 + total * offset // (2 * end), total)
+    close_rows(end_ms)
     rows = pa.concat_tables(tables).combine_chunks()
     return rows.filter(pa.array(rows["end_ms"].to_numpy() < end_ms + step_ms))

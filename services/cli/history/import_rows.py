@@ -154,13 +154,12 @@ def _show(recording: Recording, rows: int) -> None:
         first, last = (_time(of(int(of(table.times_ms)) for table in tables)) for of in (min, max)) if tables else "--"
         shown.add_row(zone, ", ".join(metrics), first, last)
     console.print(shown)
-    if recording.unmapped:
-        console.print(f"columns that no metric is known for: {', '.join(recording.unmapped)}", highlight=False)
     if not all(source.is_utc for source in recording.sources):
         how = "another clock: --timezone NAME, or `timezone` of the site in the settings"
-        console.print(f"times are read as the clock in {recording.timezone} shows them; {how}", highlight=False)
+        line = f"times are read as the clock in {recording.timezone} shows them; {how}"
+        console.print(line, highlight=False, soft_wrap=True)
     zones = "one zone" if len(recording.zones) == 1 else f"{len(recording.zones)} zones"
-    console.print(f"site {recording.site}: {rows:,} rows of {zones}", highlight=False)
+    console.print(f"site {recording.site}: {rows:,} row{'s' if rows != 1 else ''} of {zones}", highlight=False)
 
 
 def _wait(job: ImportJob) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
@@ -24,11 +24,11 @@ HEADERS = {
 
 def page_routes() -> APIRouter:
     """The documents; what they name is answered by :class:`PageFiles`."""
-    routes = APIRouter(include_in_schema=False)
+    routes, files = APIRouter(include_in_schema=False), PageFiles()
 
     def add(path: str, file: Path) -> None:
-        async def answer() -> FileResponse:
-            return FileResponse(file, media_type="text/html; charset=utf-8", headers=HEADERS)
+        async def answer(request: Request) -> Response:
+            return files.file_response(file, file.stat(), request.scope)
 
         routes.add_api_route(path, answer, methods=["GET", "HEAD"])
 
@@ -42,6 +42,11 @@ class PageFiles(StaticFiles):
 
     def __init__(self) -> None:
         super().__init__(directory=PAGE)
+
+    def is_not_modified(self, response_headers: Headers, request_headers: Headers) -> bool:
+        """Whether it need not be sent again; ``*`` is any file that there is (RFC 9110, 13.1.2)."""
+        held = request_headers.get("if-none-match", "").strip() == "*"
+        return held or super().is_not_modified(response_headers, request_headers)
 
     def file_response(self, *arguments: Any, **more: Any) -> Response:
         """A file, with the headers of the page."""

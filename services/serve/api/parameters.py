@@ -1,11 +1,12 @@
 """What is checked before a request's body is read: its query parameters, and the key of who sends it.
 
-A route takes the parameters that it declares, and refuses any other one by its name. A body is read and checked at the
-cost of everybody who asks at that time: so only for those who may give the order.
+A route takes the parameters that it declares, each once, and refuses any other one by its name. A body is read and
+checked at the cost of everybody who asks at that time: so only for those who may give the order.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -19,12 +20,15 @@ from services.serve.api.problems import ProblemError
 
 __all__ = ["StrictRoute", "keyed_route"]
 
+TWICE = "give it once, several values with commas where it takes them"
 LONGEST = 64
 """Characters of a foreign name that an answer repeats."""
 
 
 class StrictRoute(APIRoute):
-    """Answers 422 to an unknown query parameter, before anything is done: a misspelled one must not pass unseen."""
+    """Answers 422 to an unknown query parameter and to one that is there twice, before anything is done: a misspelled
+    one must not pass unseen, nor all but the last of several.
+    """
 
     def check_sender(self, request: Request) -> None:
         """Called before a body is read; raises a problem."""
@@ -34,9 +38,12 @@ class StrictRoute(APIRoute):
         handle, known = super().get_route_handler(), list(dict.fromkeys(_names(self.dependant)))
 
         async def checked(request: Request) -> Response:
-            unknown = [name for name in request.query_params if name not in known]
-            if unknown:
-                errors = [{"where": f"query.{name[:LONGEST]}", "message": self._why(name, known)} for name in unknown]
+            given = Counter(name for name, _ in request.query_params.multi_items())
+            wrong = {name: self._why(name, known) for name in given if name not in known}
+            wrong |= {name: f"{TWICE}; it is there {times} times" for name, times in given.items()
+                      if times > 1 and name not in wrong}  # fmt: skip
+            if wrong:
+                errors = [{"where": f"query.{name[:LONGEST]}", "message": why} for name, why in wrong.items()]
                 more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
                 raise ProblemError(422, f"{errors[0]['where']}: {errors[0]['message']}{more}", errors=errors[:20])
             if self.body_field is not None:

@@ -53,11 +53,11 @@ class Asked:
         """Read the parameters; raises a 422 problem with a sentence."""
         named = _parts(targets)
         for target in named or ():
-            _check_target("targets", target, spec)
+            _check_target("query.targets", target, spec)
         return cls(
             None if named is None else tuple(named),
-            None if horizons is None else tuple(_numbers("horizons", horizons, int, 1, 1440 * 15)),
-            None if quantiles is None else tuple(_numbers("quantiles", quantiles, float, 0.01, 0.99)),
+            None if horizons is None else tuple(_numbers("query.horizons", horizons, int, 1, 1440 * 15)),
+            None if quantiles is None else tuple(_numbers("query.quantiles", quantiles, float, 0.01, 0.99)),
             tuple(_event(said, spec) for said in _parts(events) or ()),
         )
 
@@ -112,8 +112,8 @@ def _at(
         else:
             known = sorted({*learned, *minutes})
             raise ProblemError(
-                422, f"horizons: {horizon} min is no time of the path; it has every 30 minutes up to {known[-1]}, and "
-                f"in the first hour {', '.join(str(one) for one in known if one <= 60)}",
+                422, f"query.horizons: {horizon} min is no time of the path; it has every 30 minutes up to "
+                f"{known[-1]}, and in the first hour {', '.join(str(one) for one in known if one <= 60)}",
             )  # fmt: skip
     return found
 
@@ -194,25 +194,25 @@ def _label(level: float) -> str:
 def _event(said: str, spec: ForecastSpec) -> Event:
     kind, *rest = said.split(":")
     if kind not in KINDS:
-        raise ProblemError(422, f"events: {kind[:64]!r} is no event; known are {', '.join(KINDS)}")
+        raise ProblemError(422, f"query.events: {kind[:64]!r} is no event; known are {', '.join(KINDS)}")
     names = KINDS[kind]
     if not names:
         if rest:
-            raise ProblemError(422, f"events: {kind} takes nothing, but {said[:64]!r} was asked")
+            raise ProblemError(422, f"query.events: {kind} takes nothing, but {said[:64]!r} was asked")
         return Event(kind)
     form = ":".join((kind, "TARGET", *(name.upper() for name in names)))
     least = len(names) - OPTIONAL.get(kind, 0)
     if not least + 1 <= len(rest) <= len(names) + 1:
-        raise ProblemError(422, f"events: {said[:64]!r} is not of the form {form}")
-    _check_target("events", rest[0], spec)
+        raise ProblemError(422, f"query.events: {said[:64]!r} is not of the form {form}")
+    _check_target("query.events", rest[0], spec)
     numbers = tuple(
-        _numbers(f"events, {name} of {kind}", text, float, -1e6, 1e6)[0]
+        _numbers(f"query.events, {name} of {kind}", text, float, -1e6, 1e6)[0]
         for name, text in zip(names, rest[1:], strict=False)
     )
     if kind == "outside" and numbers[0] > numbers[1]:
-        raise ProblemError(422, f"events: the band of {said[:64]!r} ends below its beginning")
+        raise ProblemError(422, f"query.events: the band of {said[:64]!r} ends below its beginning")
     if len(numbers) == 2 and kind != "outside" and not 0 <= numbers[1] <= 1440:
-        raise ProblemError(422, f"events: minutes of {said[:64]!r} are not between 0 and 1440")
+        raise ProblemError(422, f"query.events: minutes of {said[:64]!r} are not between 0 and 1440")
     return Event(kind, rest[0], numbers)
 
 

@@ -135,7 +135,7 @@ class ApiState:
         self._ready = now or (self._ready and goes_on)
         following = self.quiet_s < 3 * POLL_S
         failing = list(component_errors(self.view.stats))
-        words = awaited(self.view.stats)
+        words = awaited(self.view.stats, self.timezone)
         return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
 
     def recent_readiness(self) -> Readiness:

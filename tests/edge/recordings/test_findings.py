@@ -56,7 +56,7 @@ def test_decimal_commas_of_a_target_are_an_error_that_says_what_to_write(tmp_pat
     with pytest.raises(RecordingError) as error:
         load_recording(tmp_path)
     assert str(error.value) == (
-        f"north.csv: column t_air_c: 1 of {ROWS} cells have a decimal comma, such as '21,4', and are left out; "
+        f"north.csv: column t_air_c: 1 of {ROWS} cells have a decimal comma, such as '21,4'; "
         'say decimal = "," in recording.toml'
     )
     say(tmp_path, 'decimal = ","')
@@ -89,7 +89,7 @@ def test_a_target_in_fahrenheit_is_an_error_that_says_what_to_write(tmp_path: Pa
     with pytest.raises(RecordingError) as error:
         load_recording(tmp_path)
     said = str(error.value)
-    assert said.startswith("north.csv: column t_air_c looks like °F (59 to 77), and is left out; say ")
+    assert said.startswith("north.csv: column t_air_c looks like °F (59 to 77); say ")
     line = said.partition("say ")[2].partition(" in recording.toml")[0]
     assert line == 't_air_c = { metric = "air_temp_c", unit = "°F" }'
     say(tmp_path, f"[columns]\n{line}")
@@ -194,7 +194,7 @@ def test_times_are_read_as_they_are_said_to_be_written(tmp_path: Path) -> None:
     """Another order of day and month is named by the file that has it, and then read."""
     (tmp_path / "a.csv").write_text("time,t_air_c\n01-02-2022 00:05,20\n02-02-2022 00:05,21\n")
     with pytest.raises(
-        RecordingError, match=r"line 2: '01-02-2022 00:05' is no time .* say how it is written, as time_format"
+        RecordingError, match=r"line 2: '01-02-2022 00:05' is no time .* say how it is written: time_format"
     ):
         load_recording(tmp_path)
     say(tmp_path, 'time_format = "%d-%m-%Y %H:%M"')

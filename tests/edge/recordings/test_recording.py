@@ -193,7 +193,13 @@ def test_what_is_said_beside_the_files_is_used(tmp_path: Path) -> None:
     [
         ("a.csv", b"", "no column 'time'"),
         ("a.csv", b"when,t_air_c\n", 'say which one holds the time, as time = "timestamp", in recording.toml'),
-        ("a.csv", b"Export of house 1\ntime,t_air_c\n", "its first line must name the columns"),
+        ("a.csv", b"Export of house 1\ntime,t_air_c\n", "names its columns in line 2, not in its first; remove the"),
+        ("a.csv", b"Export,,\n,,\ntime,t_air_c\n", "names its columns in line 3, not in its first; remove the lines"),
+        ("a.csv", b"Export of house 1\ntime;t_air_c\n", "its first line must name the columns"),
+        ("a.csv", b"sep=;\ntime;t_air_c\n2022-02-01 00:00;1\n2022-02-01 0", "damaged: line 4 has 1 cells"),
+        ("a.csv", b"PK\x03\x04 and so on", "is a spreadsheet or an archive: open it where it was made"),
+        ("a.parquet", b"\xd0\xcf\x11\xe0 and so on", "is a spreadsheet or an archive: open it where it was made"),
+        ("a.xlsx", b"PK\x03\x04 and so on", 'of a.xlsx: open it where it was made, and save it as "CSV UTF-8"'),
         ("a.csv", b"time,t_air_c\n", "no row"),
         ("a.csv", b"time,t_air_c\n2022-02-01 00:00,1\n2022-02-01 0", "damaged: line 3 has 1 cells"),
         ("a.csv", b"time,t_air_c\nyesterday,1\n", "line 2: 'yesterday' is no time"),
@@ -219,7 +225,7 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, name: str, content:
 
 def test_no_folder_and_no_such_zone_are_refused(tmp_path: Path) -> None:
     """A folder that is not there and a time zone that is not one are named."""
-    with pytest.raises(RecordingError, match="is not a folder"):
+    with pytest.raises(RecordingError, match="there is no folder"):
         load_recording(tmp_path / "nowhere")
     with pytest.raises(RecordingError, match="Mars/Olympus"):
         load_recording(tmp_path, timezone="Mars/Olympus")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +53,12 @@ def test_numbers_of_parquet_are_unix_time_too(tmp_path: Path) -> None:
         ("16:05:10.5", "put both into one column"),
         ("20220201", "line 3: '20220201' is no time as '%Y-%m-%d'"),
         ("1e400", "is no time"),
+        ("Average", "line 3: 'Average' is no time; remove that line"),
+        ("44593.0035", "'44593.0035' is a spreadsheet's number of a day"),
+        ("2022/02/01 00:05", 'say how it is written: time_format = "%Y/%m/%d %H:%M", in recording.toml'),
+        ("13.02.22 00:05", 'say how it is written: time_format = "%d.%m.%y %H:%M", in recording.toml'),
+        ("3/1/2022 1:05 PM", '"%d/%m/%Y %I:%M %p", or "%m/%d/%Y %I:%M %p" if the month comes first, in recording.toml'),
+        ("3/13/2022 1:05", 'say how it is written: time_format = "%m/%d/%Y %H:%M", in recording.toml'),
     ],
 )
 def test_a_cell_that_is_no_time_says_what_to_do(tmp_path: Path, cell: str, says: str) -> None:
@@ -68,3 +75,23 @@ def test_a_number_that_no_calendar_has_is_no_time(tmp_path: Path, number: str, u
     write(tmp_path, [number], time_format=unit)
     with pytest.raises(RecordingError, match=f"line 2: '{number}' is no time as '{unit}'"):
         load_recording(tmp_path)
+
+
+def test_parquet_may_hold_days_and_must_hold_a_time_in_each_row(tmp_path: Path) -> None:
+    """A day is its midnight, as in CSV; rows without a time are counted."""
+    days = pa.array([date(2022, 2, 1), date(2022, 2, 2)])
+    pq.write_table(pa.table({"time": days, "t_air_c": [20.0, 21.0]}), tmp_path / "a.parquet")
+    (source,) = load_recording(tmp_path).sources
+    assert (source.first_ms, source.last_ms) == (1_643_673_600_000, 1_643_760_000_000)
+    pq.write_table(
+        pa.table({"time": [None, datetime(2022, 2, 1, tzinfo=UTC)], "t_air_c": [20.0, 21.0]}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(RecordingError, match=r"a\.parquet: 1 of 2 rows have no time; remove them"):
+        load_recording(tmp_path)
+
+
+def test_a_line_that_names_the_separator_is_taken_at_its_word(tmp_path: Path) -> None:
+    """Spreadsheets read `sep=;` in the first line, and some programs write it."""
+    (tmp_path / "a.csv").write_text('"sep=;"\r\ntime;t_air_c\r\n2022-02-01 00:05;20\r\n2022-02-01 00:10;21\r\n')
+    (table,) = load_recording(tmp_path).tables
+    assert table.values.tolist() == [[20.0], [21.0]]

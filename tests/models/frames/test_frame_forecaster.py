@@ -264,6 +264,10 @@ def test_progress_is_told():
         ({"horizons": ["20min"], "step": "15min"}, "the horizon 20min is no multiple of the step of 15min: give one"),
         ({"targets": "rh_pct"}, "targets are a list of metrics: give one or more, each once"),
         ({"targets": ["rh_pct", "rh_pct"]}, "targets are a list of metrics: give one or more, each once"),
+        (
+            {"targets": ["air_temp"]},
+            "is no metric of the vocabulary (did you mean 'air_temp_c'?): give one of its names",
+        ),
         ({"targets": ["humour"]}, "the target 'humour' is no metric of the vocabulary: give one of its names"),
         ({"targets": ["wind_dir_deg"]}, "the target 'wind_dir_deg' is a direction, which cannot be forecast"),
     ],

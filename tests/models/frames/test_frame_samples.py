@@ -94,6 +94,7 @@ def renamed(**names):
         (renamed(air_temp_c="operator"), "has a column 'operator', which is no metric of the vocabulary: rename"),
         (renamed(air_temp_c="rh_pct"), "the frame of zone has two columns 'rh_pct': keep one, or their mean"),
         (GOOD.assign(rh_pct="wet"), "rh_pct of the frame of zone holds str, not numbers: convert it with pd"),
+        (GOOD.assign(rh_pct="70,5"), "holds str, not numbers: pd.read_csv(..., decimal=',') reads its commas"),
         (GOOD.assign(rh_pct=DAY), "rh_pct of the frame of zone holds datetime64[us], not numbers"),
         (GOOD.assign(rh_pct=1j), "rh_pct of the frame of zone holds complex128, not numbers"),
         (pd.concat([GOOD, GOOD.iloc[-1:]]), "has two rows at 2022-02-01 23:45:00+01:00: keep one with frame[~frame"),

@@ -299,7 +299,7 @@ def written(folder, table, forecasts):
 
 def test_what_cannot_be_forecast_is_told(tmp_path):
     """No target, no folder, and a recording shorter than its warm-up are each one sentence."""
-    with pytest.raises(HothouseError, match="not a folder"):
+    with pytest.raises(HothouseError, match="there is no folder"):
         read_table(tmp_path / "nothing")
     folder = tmp_path / "lamps"
     folder.mkdir()

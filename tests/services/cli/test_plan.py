@@ -51,6 +51,22 @@ def test_semicolons_bring_decimal_commas(tmp_path: Path) -> None:
         read_plans(written(tmp_path, "time;sp_heat_c\n2026-03-01T06:00;1,9,5\n"), AMSTERDAM, "z1")
 
 
+def test_what_spreadsheets_write_beside_a_plan_is_no_mistake(tmp_path: Path) -> None:
+    """The separator's own line, capitals in names, and columns without a name or a cell."""
+    path = written(tmp_path, "sep=;\nTime;SP_heat_c;;\n2026-03-01T06:00;19,5;;\n")
+    assert read_plans(path, AMSTERDAM, "z1")["z1"] == {"sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5)]}
+
+
+def test_a_file_that_is_no_text_says_how_to_save_it(tmp_path: Path) -> None:
+    """A spreadsheet, text of Windows, or no file at all."""
+    for content in (b"PK\x03\x04\xff", "time,°C\n".encode("cp1252")):
+        (tmp_path / "plan.xlsx").write_bytes(content)
+        with pytest.raises(PlanFileError, match='and save it as "CSV UTF-8"'):
+            read_plans(tmp_path / "plan.xlsx", AMSTERDAM, "z1")
+    with pytest.raises(PlanFileError, match=r"\Ait cannot be read: No such file or directory\Z"):
+        read_plans(tmp_path / "none.csv", AMSTERDAM, "z1")
+
+
 def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
     """Also one for the whole site."""
     path = written(tmp_path, "zone,time,sp_heat_c\nz1,2026-03-01T06:00,19\n_site,2026-03-01T06:00,18\n")
@@ -86,6 +102,7 @@ def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
         ),
         ("time,sp_heat_c\n0001-01-01T00:00,18\n", "z1", "line 2: '0001-01-01T00:00' is no time that can be planned"),
         ("time,zone,sp_heat_c\n2026-03-01T06:00,../x,18\n", "", "'../x' names no zone"),
+        ("sep=,\ntime,sp_heat_c,\n2026-03-01T06:00,18,wet\n", "z1", "line 3: 'wet' is in a column without a name"),
     ],
 )
 def test_a_file_that_is_no_plan_gets_one_sentence(tmp_path: Path, text: str, zone: str, said: str) -> None:
@@ -121,6 +138,7 @@ def test_a_plan_is_published(published: list[PlanMessage], tmp_path: Path) -> No
         assert result.exit_code == 0, result.output
         said = "hothouse/v1/demo/north-1/operator/plan: 2 values of sp_heat_c, until 2026-03-01 19:00 UTC"
         assert f"published on {said}" in result.output
+        assert f"times without an offset are read by the clock in {AMSTERDAM}" in result.output
     (plan,) = published
     assert (plan.site, plan.zone, plan.source, plan.kind) == ("demo", "north-1", "grower", "setpoint")
     assert plan.values == {"sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 20 * HOUR_MS, 17.0)]}

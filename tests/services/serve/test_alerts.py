@@ -61,12 +61,17 @@ def test_what_needs_somebody_comes_first(system: System) -> None:
 
 
 def test_alerts_are_asked_for_by_zone_rule_and_state(system: System) -> None:
-    """An unknown zone has none; an unknown state is told."""
+    """An unknown zone, site or state is told; a zone and a site that are known may have none."""
     ids = lambda query: [one["id"] for one in system.client.get(f"/alerts?{query}").json()["alerts"]]  # noqa: E731
     assert ids("zone=north-2") == ids("zone=demo/north-2") == ids("site=demo&zone=north-2") == ["a4"]
     assert ids("state=muted,pending") == ["a5", "a2"]
     assert ids("rule=heat") == ["a2"]
-    assert ids("zone=attic") == ids("site=attic") == []
+    assert ids("zone=north-1&rule=frost&state=resolved") == ids("zone=north-2&rule=heat") == []
+    assert ids("site=&zone=&rule=") == ids("site=demo") == ids("")
+    answer = system.client.get("/alerts?zone=attic")
+    assert_problem(answer, 404, "there is no zone attic; known are demo/north-1")
+    assert answer.json()["zones"] == ["demo/north-1", "demo/north-2"]
+    assert_problem(system.client.get("/alerts?site=attic"), 404, "there is no site attic; known are demo")
     assert system.client.get("/alerts?state=muted").json()["counts"]["firing"] == 2
     assert_problem(system.client.get("/alerts?state=loud"), 422, "query.state: there is no state 'loud'; known are")
 

@@ -55,6 +55,20 @@ def test_predict_answers_the_newest_forecast(system: System) -> None:
             422,
             "query.horizon: there is no such parameter; did you mean horizons?",
         ),
+        (
+            "GET",
+            "/predict?zone=north-1&zone=north-2",
+            422,
+            "query.zone: give it once, several values with commas where",
+        ),
+        (
+            "GET",
+            "/predict?zone=north-1&events=night&x=1&events=day",
+            422,
+            "query.x: there is no such parameter; known are zone,",
+        ),
+        ("POST", "/models/rollback?expert=trees&expert=tuned", 422, "takes them; it is there 2 times"),
+        ("GET", "/zones?site=attic", 404, "there is no site attic; known are demo"),
         ("POST", "/models/retrain?force=1", 422, "query.force: there is no such parameter; known are expert"),
     ],
 )

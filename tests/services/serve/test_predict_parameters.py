@@ -138,12 +138,12 @@ def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: Syst
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"targets": "soil"}, "targets: 'soil' is not forecast; known are air_temp_c"),
-        ({"horizons": "half"}, "horizons: 'half' is not a whole number"),
+        ({"targets": "soil"}, "query.targets: 'soil' is not forecast; known are air_temp_c"),
+        ({"horizons": "half"}, "query.horizons: 'half' is not a whole number"),
         ({"horizons": "61"}, "horizons: 61 min is no time of the path"),
-        ({"quantiles": "2"}, "quantiles: '2' is not a number from 0.01 to 0.99"),
+        ({"quantiles": "2"}, "query.quantiles: '2' is not a number from 0.01 to 0.99"),
         ({"quantiles": "nan"}, "quantiles: 'nan' is not a number"),
-        ({"events": "frost"}, "events: 'frost' is no event; known are night, day"),
+        ({"events": "frost"}, "query.events: 'frost' is no event; known are night, day"),
         ({"events": "night:air_temp_c"}, "events: night takes nothing"),
         ({"events": "below:air_temp_c"}, "is not of the form below:TARGET:LIMIT:MINUTES"),
         ({"events": "below:air_temp_c:warm"}, "events, limit of below: 'warm' is not a number"),

@@ -60,6 +60,8 @@ def test_ready_only_after_a_first_forecast() -> None:
     assert one.ready()[1].endswith(
         "12 samples came; the first row, of demo, closes in 1.5 min of the stream, at 2022-03-01 00:01:30 UTC"
     )
+    one.system.state.timezone = lambda site: {"demo": "Europe/Amsterdam"}[site]
+    assert one.ready()[1].endswith("at 2022-03-01 01:01:30 Europe/Amsterdam")
     one.show(ORIGIN_MS)
     assert "of weather stations alone" in one.ready()[1]
     one.show(ORIGIN_MS, zone_rows=3, zones=["demo/north-1"])

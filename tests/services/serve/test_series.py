@@ -125,6 +125,8 @@ def test_what_is_held_is_not_sent_again(system: System) -> None:
     held = {"If-None-Match": f'"other", {first.headers["etag"]}'}
     again = system.client.get(URL, headers=held)
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert system.client.get(URL, headers={"If-None-Match": "*"}).status_code == 304
+    assert system.client.get("/zones/attic/series", headers={"If-None-Match": "*"}).status_code == 404
     assert system.client.get(URL, headers=held, params={"interval_s": 900}).status_code == 200
     assert system.backend.history is not None
     row = np.float32([[20, 50, 400, np.nan]])

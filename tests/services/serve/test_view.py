@@ -69,7 +69,9 @@ def test_the_body_is_the_forecast_as_json() -> None:
     assert json.loads(view.body(KEY)) == json.loads(json.dumps(zone_forecast()))
 
 
-@pytest.mark.parametrize("asked", [("north-1", None), ("demo/north-1", None), ("north-1", "demo")])
+@pytest.mark.parametrize(
+    "asked", [("north-1", None), ("demo/north-1", None), ("north-1", "demo"), ("demo/north-1", "demo")]
+)
 def test_a_zone_is_found_by_name_or_path(asked: tuple[str, str | None]) -> None:
     """``zone``, ``site/zone`` and both parameters mean the same zone."""
     view, _ = view_of(zone_forecast())

@@ -96,7 +96,7 @@ def test_a_file_of_several_zones_is_no_recording_of_one(data_dir: Path, ending: 
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("rows.txt",), 2, "rows.txt is neither .parquet nor .csv"),
+        (("rows.txt",), 2, "rows.txt cannot hold rows"),
         (("rows.csv", "--site", "east"), 1, "has no such row"),
         (("rows.csv", "--zone", "z9"), 1, "has no such row"),
         (("gone/rows.csv",), 1, "cannot be written"),

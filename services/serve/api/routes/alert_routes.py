@@ -50,21 +50,28 @@ def alert_routes(state: ApiState) -> APIRouter:
     )
     backend = state.backend
 
-    @routes.get("/alerts", response_model=None, responses=described(AlertsAnswer))
+    alerts_known = {**described(AlertsAnswer), 404: PREDICT_ANSWERS[404]}
+
+    @routes.get("/alerts", response_model=None, responses=alerts_known)
     async def alerts(
         site: Site = None, zone: Zone = None, rule: Rule = None, state_: Annotated[State, Query(alias="state")] = None,
         zones: Zones = None, authorization: Authorization = None,
     ) -> Response:  # fmt: skip
         """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
         view = state.readable(authorization)
+        site, zone = site or None, zone or None
         asked = zones_asked(zone, zones)
-        of_site, _, of_zone = zone.rpartition("/") if zone else ("", "", "")
-        wanted = {"site": site or of_site, "zone": of_zone, "rule": rule or ""}
-        found = [a for a in view.alerts.values() if all(a[name] == said for name, said in wanted.items() if said)]  # type: ignore[literal-required]
+        found = [alert for alert in view.alerts.values() if site in (None, alert["site"])]
+        if site is not None and not found:
+            view.find_site(site)
         problems: list[ZoneProblem] = []
-        if asked:
-            meant, problems = _meant(view, asked, site, found)
+        if named := [zone] if zone is not None else asked:
+            meant, problems = _meant(view, named, site, found)
             found = [alert for alert in found if (alert["site"], alert["zone"]) in meant]
+        if problems and zone is not None:
+            view.find(zone, site)  # says so
+        if rule:
+            found = [alert for alert in found if alert["rule"] == rule]
         states = _states(state_)
         answer = AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
         if asked:

@@ -147,7 +147,9 @@ def predict_routes(state: ApiState) -> APIRouter:
         found = await backend.what_if(site, zone, asked)
         return what_if_answer(forecast, view.degraded(key), asked, found, spec)
 
-    @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
+    zones_known = {**described(ZonesAnswer), 404: PREDICT_ANSWERS[404]}
+
+    @routes.get("/zones", response_model=None, responses=zones_known)
     async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> Response:
         """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
         view = state.readable(authorization)
@@ -158,6 +160,7 @@ def predict_routes(state: ApiState) -> APIRouter:
             found, problems = await each_zone(view, named, site, _itself)
             keys = [key for key in dict.fromkeys(found) if key in view.answers]  # one may have been retired meanwhile
         elif site is not None:
+            view.find_site(site)
             keys = [key for key in keys if key[0] == site]
         listed = []
         for key in keys:

@@ -148,13 +148,11 @@ def rule_routes(state: ApiState) -> APIRouter:
         return (_site(view, site), None) if zone is None else view.find(zone, site)
 
     def _site(view: View, site: str | None) -> str:
-        known = view.sites
-        if site in known:
-            return site or ""
-        listed = ", ".join(known) or "none yet"
         if site is not None:
-            raise ProblemError(404, f"there is no site {site}; known are {listed}")
+            return view.find_site(site)
+        known = view.sites
         if len(known) != 1:
+            listed = ", ".join(known) or "none yet"
             raise ProblemError(422, f"query.site: name the site; known are {listed}", sites=known)
         return known[0]
 

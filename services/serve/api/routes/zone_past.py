@@ -83,7 +83,7 @@ def series_routes(state: ApiState) -> APIRouter:
         said = repr((*asked, until, await backend.series_tag(key[0], begin, end)))
         tag = f'"{hashlib.sha256(said.encode()).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if if_none_match and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+        if if_none_match and _is_held(tag, if_none_match):
             return Response(status_code=304, headers=headers)
         found = await backend.series(*asked)
 
@@ -123,6 +123,15 @@ def series_routes(state: ApiState) -> APIRouter:
         )  # fmt: skip
 
     return routes
+
+
+def _is_held(tag: str, if_none_match: str) -> bool:
+    """Whether an answer need not be sent again (RFC 9110, 13.1.2): ``*`` is any that there is.
+
+    >>> [_is_held('"a"', said) for said in ('"b", W/"a"', "*", '"b"', "a")]
+    [True, True, False, False]
+    """
+    return {"*", tag}.intersection(one.strip().removeprefix("W/") for one in if_none_match.split(",")) != set()
 
 
 def interval_for(span_ms: int, step_s: int) -> int:

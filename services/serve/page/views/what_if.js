@@ -116,7 +116,8 @@ export function whatIfView(box, key) {
   function plan(metric) {
     const from = forecast.origin_ms;
     const said = planned(plans, metric, from);
-    const isForeseen = said.time.length > (said.kind === "setpoint" ? 0 : 1); // one setpoint holds, one value of weather is no line
+    // The answer takes no plan of a position (`PLANNED` in models/features/plans.py).
+    const isForeseen = metric !== "vent_lee_pct" && said.time.length > (said.kind === "setpoint" ? 0 : 1); // one setpoint holds, one value of weather is no line
     const past = { time: before?.end_ms ?? [], values: heldOver(before?.values[metric]?.mean ?? []) };
     const otherwise = forecast.now[metric] ?? (isForeseen ? said.values[0] : null);
     const usual = (ms) => {

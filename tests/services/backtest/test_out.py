@@ -1,0 +1,48 @@
+"""The file that a backtest writes: named before the replay, and written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from services.backtest.report import write
+from services.cli import app
+from services.errors import HothouseError
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "sentence"),
+    [
+        ("p.txt", 2, "p.txt cannot hold predictions Name a file that ends in .parquet or .csv."),
+        ("folder.csv", 1, "folder.csv cannot be written: it is a folder"),
+        ("file/new/p.csv", 1, "p.csv cannot be written: Not a directory"),
+    ],
+)
+def test_where_nothing_can_be_written_is_said_before_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, code: int, sentence: str
+) -> None:
+    """It takes minutes, and what it found would be lost."""
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("services.backtest.table.read_table", lambda folder: pytest.fail("it was read"))
+    done = CliRunner().invoke(app, ["backtest", str(tmp_path), "--out", str(tmp_path / out)])
+    assert done.exit_code == code
+    assert sentence in " ".join(done.output.split())
+
+
+def test_predictions_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full leaves the file of before."""
+    out = tmp_path / "p.parquet"
+    out.write_text("of before")
+
+    def full(table: object, path: Path) -> None:
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", full)
+    with pytest.raises(HothouseError, match="No space left on device"):
+        write(out, pd.DataFrame({"zone": ["z"], "q10": [1.0]}))
+    assert (out.read_text(), len(list(tmp_path.iterdir()))) == ("of before", 1)
