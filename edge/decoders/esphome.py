@@ -2,20 +2,29 @@
 
 ESPHome publishes ``<topic_prefix>/sensor/<object id>/state``. With ``topic_prefix: esphome/SITE/ZONE/DEVICE`` and a
 sensor whose name is a metric of the vocabulary, the topic says all. There is no time in a message: it is when it came.
+A ``number``, such as a setpoint, is read like a sensor.
 """
 
 from __future__ import annotations
+
+import re
 
 from edge.decoders.numbering import Numbering
 from edge.wire.decoder import DecodedMessage
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal
-from edge.wire.topic import SITE_ZONE, is_name
+from edge.wire.topic import NAME_RULE, SITE_ZONE, is_name
+from edge.wire.vocabulary import VOCABULARY
 
 __all__ = ["EsphomeDecoder"]
 
-_EXPECTED = "expected esphome/SITE/ZONE/DEVICE/sensor/METRIC/state: set mqtt: topic_prefix: esphome/SITE/ZONE/DEVICE"
-_SILENT = ("nan", "unknown", "unavailable", "")
+_EXPECTED = (
+    "expected esphome/SITE/ZONE/DEVICE/sensor/METRIC/state: set mqtt: topic_prefix: esphome/SITE/ZONE/DEVICE; "
+    f"{NAME_RULE}"
+)
+_NUMBERS, _SWITCHES = ("sensor", "number"), ("binary_sensor", "switch")
+_SILENT = ("nan", "none", "unknown", "unavailable", "")  # ``none``: with publish_nan_as_none
+_SECOND = re.compile(r"(.+)_([0-9]{1,2})\Z")
 
 
 class EsphomeDecoder:
@@ -36,12 +45,18 @@ class EsphomeDecoder:
         Raises ``ValueError`` for a state that is no number.
         """
         parts = topic.split("/")
-        if len(parts) < 4 or parts[-1] != "state" or parts[-3] != "sensor":
+        if len(parts) < 4 or parts[-1] != "state" or parts[-3] not in _NUMBERS + _SWITCHES:
             return DecodedMessage(UNKNOWN_SITE)
+        kind, metric = parts[-3], _metric(parts[-2])
+        if kind != "sensor" and metric not in VOCABULARY:
+            return DecodedMessage(UNKNOWN_SITE)  # a switch or a number of something else: nobody meant a reading
         if len(parts) != 7 or not _are_names(*parts[1:4]):
             return DecodedMessage(UNKNOWN_SITE, refusals=[Refusal("malformed", topic, _EXPECTED, payload)])
-        _, site, zone, device, _, metric, _ = parts
+        site, zone, device = parts[1:4]
         said = payload.decode("utf-8", "replace").strip()
+        if kind in _SWITCHES:
+            detail = f"a {kind} is sent only when it changes: send {metric} as a template sensor, a number every minute"
+            return DecodedMessage(site, refusals=[Refusal("no_values", topic, detail, payload)])
         if said.lower() in _SILENT:
             detail = f"the sensor says {said or 'nothing'!s}: it has no reading"
             return DecodedMessage(site, refusals=[Refusal("no_values", topic, detail, payload)])
@@ -50,6 +65,16 @@ class EsphomeDecoder:
         except ValueError as error:
             raise ValueError(f"the state is {said[:40]!r}, and not a number") from error
         return DecodedMessage(site, [self._numbering.sample(site, zone, device, receive_ms, {metric: value})])
+
+
+def _metric(object_id: str) -> str:
+    """The metric that a sensor is called after. ESPHome makes ``air_temp_c_2`` of the name ``air_temp_c.2``.
+
+    >>> _metric("air_temp_c"), _metric("air_temp_c_2"), _metric("uptime_2")
+    ('air_temp_c', 'air_temp_c.2', 'uptime_2')
+    """
+    found = _SECOND.match(object_id)
+    return f"{found[1]}.{found[2]}" if found and found[1] in VOCABULARY else object_id
 
 
 def _are_names(site: str, zone: str, device: str) -> bool:

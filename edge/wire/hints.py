@@ -1,13 +1,19 @@
-"""Step 2 of the way of a reading: what a refused metric, time or temperature probably was meant to be, for people."""
+"""Step 2 of the way of a reading: what is wrong with a refused message, metric, time or temperature, for people."""
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import Any
 
-__all__ = ["nearest", "of_temperature", "of_time"]
+import msgspec
+
+__all__ = ["nearest", "of_json", "of_temperature", "of_time"]
 
 _PAST_YEAR_2000_MS = 946_684_800_000
+_NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
+_SHOWN = 3
 _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 
 
@@ -46,3 +52,47 @@ def of_temperature(value: float, unit: str, high: float) -> str:
     ('; is it in °F?', '', '')
     """
     return "; is it in °F?" if unit == "°C" and high < value <= high * 1.8 + 32 else ""
+
+
+def of_json(payload: bytes) -> str:
+    """What is probably wrong with a message of samples that cannot be read; empty if nothing of that is.
+
+    >>> of_json(b""), of_json(b'{"values": {"rh_pct": NaN}}')
+    ('; the message is empty', '; JSON has no NaN: send null, or leave the value out')
+    >>> of_json(b'{"ts": 1646092800000.5, "values": {"rh_pct": "71", "co2_ppm": 500}}')
+    '; ts must be whole milliseconds; rh_pct must be a number'
+    """
+    if not payload.strip(b"\0 \r\n\t"):
+        return "; the message is empty"
+    try:
+        said: Any = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _of_text(payload)
+    points = [said, *_listed(said.get("samples"))] if isinstance(said, dict) else []
+    wrong = list[str]()
+    for point in (point for point in points if isinstance(point, dict)):
+        if "ts" in point and not _is_number(point["ts"], int):
+            wrong.append("ts must be whole milliseconds")
+        values = point.get("values")
+        named = values if isinstance(values, dict) else {}
+        wrong += [f"{name[:64]} must be a number" for name, value in named.items() if not _is_number(value, int, float)]
+    return "".join(f"; {what}" for what in list(dict.fromkeys(wrong))[:_SHOWN])
+
+
+def _of_text(payload: bytes) -> str:
+    if payload.startswith(b"\xef\xbb\xbf"):
+        return "; it begins with a byte order mark"
+    if payload.endswith(b"\0"):
+        return "; it ends with a zero byte, which is no part of the text"
+    if re.match(rb"\s*\{\s*'", payload):
+        return "; JSON has double quotes"
+    found = _NO_NUMBER.search(payload)
+    return "; JSON has no NaN: send null, or leave the value out" if found else ""
+
+
+def _listed(samples: object) -> list[Any]:
+    return samples if isinstance(samples, list) else []
+
+
+def _is_number(value: object, *kinds: type) -> bool:
+    return value is None or (isinstance(value, kinds) and not isinstance(value, bool))

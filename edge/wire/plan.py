@@ -15,7 +15,7 @@ import msgspec
 
 from edge.wire import hints
 from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, together
-from edge.wire.topic import parse_topic
+from edge.wire.topic import NAME_RULE, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, is_weather
 
 __all__ = [
@@ -158,7 +158,8 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int) -> DecodedPlan:
     """
     where = parse_topic(topic)
     if where is None or where.kind != "plan":
-        return _refused("unknown_topic", topic, "expected hothouse/v1/{site}/{zone}/{device}/plan", payload)
+        expected = f"expected hothouse/v1/{{site}}/{{zone}}/{{device}}/plan; {NAME_RULE}"
+        return _refused("unknown_topic", topic, expected, payload)
     if len(payload) > MAX_PLAN_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PLAN_BYTES}", payload)
     try:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from edge.wire import hints
-from edge.wire.topic import Topic, parse_topic
+from edge.wire.topic import NAME_RULE, Topic, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
 
 __all__ = [
@@ -144,13 +144,14 @@ def decode(
     """
     where = parse_topic(topic)
     if where is None or where.kind != "sample":
-        return _refused("unknown_topic", topic, "expected hothouse/v1/{site}/{zone}/{device}/sample", payload)
+        expected = f"expected hothouse/v1/{{site}}/{{zone}}/{{device}}/sample; {NAME_RULE}"
+        return _refused("unknown_topic", topic, expected, payload)
     if len(payload) > MAX_PAYLOAD_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}", payload)
     try:
         message = _DECODER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _refused("malformed", topic, str(error), payload)
+        return _refused("malformed", topic, f"{error}{hints.of_json(payload)}", payload)
     points = message.samples
     if points is None:
         if message.ts is None or message.seq is None or message.values is None:

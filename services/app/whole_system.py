@@ -22,7 +22,9 @@ from edge.wire.gateway_status import GatewayStatus
 from services.alert.alert_deliveries import AlertDeliveries, DeliveryFigures
 from services.alert.rule_files import RuleFiles
 from services.alert.rules_file import load_document
+from services.app import broker_watch
 from services.app.broker_in_use import BrokerInUse
+from services.app.broker_watch import BrokerWatch
 from services.app.gateway_process import GatewayProcess, read_status, status_file
 from services.app.shards import Shards, stop_all
 from services.app.warm_up import WarmUp
@@ -91,6 +93,7 @@ class System:
         self.url = ""
         self.broker = BrokerInUse.named(settings)
         self.gateway: GatewayProcess | None = None
+        self._broker_watch: BrokerWatch | None = None
         self._warm_up = warm_up
         self._say = say
         self._parts = ExitStack()
@@ -219,6 +222,7 @@ class System:
         if mqtt.listen:
             own = LocalBroker(own.folder, port=mqtt.port, listen=mqtt.listen)
         self.broker = BrokerInUse.own(self._parts.enter_context(own))
+        self._broker_watch = BrokerWatch(own)
 
     def _start_watches(self, runtime: RayRuntime, shards: Shards) -> None:
         """What this process looks at now and then, each in a thread of its own."""
@@ -234,6 +238,8 @@ class System:
             Repeating(runtime.prune_logs, PRUNE_EVERY_S, "old logs"),
             Repeating(self._retirements.look, RETIRE_S, "retirements"),
         ]
+        if self._broker_watch is not None:
+            watches.append(Repeating(self._broker_watch.look, broker_watch.EVERY_S, "broker"))
         if runtime.certificate is not None:
             watches.append(Repeating(runtime.certificate.renew, LOOK_EVERY_S, "certificate"))
         if self._rules_files:
@@ -280,7 +286,8 @@ class System:
     def _report(self) -> None:
         """Show on the first live state, which may be a new one, what no actor shows: the ingress and the gateway."""
         publishers = (
-            self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant
+            self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant,
+            self._broker_watch,
         )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(

@@ -9,11 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from edge.mqtt import broker as brokers
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
+from services.app.broker_watch import BrokerWatch
 from tests.broker.conftest import ROOT, device, local_broker, until
 from tests.conftest import require_program
 
@@ -134,6 +136,50 @@ def test_a_broker_ends_with_its_parent_and_says_nothing(tmp_path: Path, kind: st
     assert process.stdout.read() == b""
     process.wait()
     until(lambda: _silent(port))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_that_died_is_started_again(tmp_path: Path, kind: str) -> None:
+    """The watch finds it killed, Mosquitto alone or with our process above it; it is at the same port again."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        watch, port = BrokerWatch(broker), broker.port
+        watch.look()
+        assert broker.running
+        for whom in (psutil.Process.children, lambda process: [process]):
+            process = _process_of(broker)
+            for killed in whom(process) or [process]:  # amqtt runs in our process
+                killed.kill()
+            until(lambda: not broker.running)
+            until(lambda: _silent(port))
+            until(lambda: watch.look() or broker.running)  # type: ignore[func-returns-value]
+            assert (broker.port, watch.error) == (port, "")
+            assert _answer(broker.address) == "Success"
+
+
+def test_a_broker_that_cannot_start_again_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another program has its port meanwhile: that is told once, and it is tried again until the port is free."""
+    with local_broker(tmp_path / "b", "amqtt") as broker:
+        watch = BrokerWatch(broker)
+        _process_of(broker).kill()
+        until(lambda: _silent(broker.port))
+        with socket.create_server(("127.0.0.1", broker.port)):
+            watch.look()
+            watch.look()
+            assert f"port {broker.port} on 127.0.0.1 is taken" in watch.error
+            assert sum("devices are not heard" in line.message for line in caplog.records) == 1
+        until(lambda: watch.look() or broker.running)  # type: ignore[func-returns-value]
+        assert watch.error == ""
+        assert _answer(broker.address) == "Success"
+
+
+def _process_of(broker: LocalBroker) -> psutil.Process:
+    """The one that :class:`LocalBroker` started; Mosquitto is its child."""
+    (found,) = [
+        process
+        for process in psutil.Process().children()
+        if str(broker.folder) in process.cmdline() and "edge.mqtt.broker" in process.cmdline()
+    ]
+    return found
 
 
 @pytest.mark.timeout(300)

@@ -191,7 +191,10 @@ def publish(reader: Reader, device: str, topic: str, payload: bytes) -> None:
 
 def make_mistakes(reader: Reader) -> None:
     """All of the page's table. Each on a topic of its own device, for the same of one device is told once a minute."""
-    times: dict[str, Any] = {"NOW": now_ms(), "SECONDS": now_ms() // 1000, "AHEAD": now_ms() + 86_400_000}
+    day_ms = 86_400_000
+    times: dict[str, Any] = {
+        "NOW": now_ms(), "SECONDS": now_ms() // 1000, "AHEAD": now_ms() + day_ms, "BEHIND": now_ms() - day_ms,
+    }  # fmt: skip
     for _, sent, _ in mistakes():
         if not sent:
             continue

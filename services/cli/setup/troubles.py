@@ -26,13 +26,16 @@ ADVICE = {
     "future_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
     "ancient_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
     "out_of_range": "send the unit that the metric's name says, such as °C for air_temp_c",
-    "unknown_metric": "use a name of the vocabulary (docs/sensors.md lists them), or `hothouse change alias`",
+    "unknown_metric": "use a name of the vocabulary (docs/sensors.md lists them)",
     "no_values": "send at least one metric with a number",
     "unit": "send the unit that the metric's name says, or `hothouse change calibrate`",
-    "late": "send samples within stream.lateness_s, or raise that; history comes in by `hothouse import`",
+    "late": "set the device's clock if it is behind (NTP), and send samples within stream.lateness_s, or raise that; "
+    "history comes in by `hothouse import`",
     "decoder_failed": "the gateway's log says where the decoder fails; tell its author",
 }
 """What to do about a reason, for those with which people that connect devices meet."""
+_OF_DECODERS = "docs/sensors.md shows what ESPHome and Zigbee2MQTT need; of another format its decoder's author knows"
+"""The same about a message that is not of our own format and holds no reading."""
 _OTHERWISE = "docs/operations.md says what the reason means"
 
 
@@ -83,7 +86,13 @@ class Troubles:
             self._more.clear()
         again = f" ({more} more like it)" if more else ""
         said = f"device {device_of(letter.topic)} on topic {letter.topic or '?'}: {letter.detail}{again}"
-        return f"{said} [{letter.reason}]. What to do: {ADVICE.get(letter.reason, _OTHERWISE)}."
+        return f"{said} [{letter.reason}]. What to do: {_advice(letter)}."
+
+
+def _advice(letter: DeadLetter) -> str:
+    if letter.reason in ("malformed", "no_values") and not letter.topic.startswith("hothouse/"):
+        return _OF_DECODERS
+    return ADVICE.get(letter.reason, _OTHERWISE)
 
 
 class BrokerRefusals:

@@ -185,7 +185,11 @@ class SiteWindows:
         samples = self.names.samples(self.name, run.samples, at)
         for (record, item), sample in zip(run.places(at), samples, strict=True):
             topic = sample_topic(self.name, sample.zone, sample.device)
-            detail = f"ts {sample.ts_ms} belongs to a row that was closed; rows are closed up to {self.closed_ms}"
+            age_ms = places[record][1].receive_ms - sample.ts_ms
+            detail = (
+                f"ts {sample.ts_ms} is {age_ms} ms before its receive time, and its row was closed; rows are closed "
+                f"up to {self.closed_ms}"
+            )
             feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
 
     def _advance(self, place: Place, watermark_ms: int, feed: Feed) -> None:

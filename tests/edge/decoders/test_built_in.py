@@ -29,6 +29,19 @@ def take(topic: str, payload: bytes) -> DecodedMessage:
             b'{"temperature":20.5,"humidity":64,"battery":9}',
             {"air_temp_c": 20.5, "rh_pct": 64},
         ),
+        ("esphome/demo/z/bench/sensor/air_temp_c_2/state", b"21.4", {"air_temp_c.2": 21.4}),
+        ("esphome/demo/z/bench/number/sp_heat_c/state", b"19.500000", {"sp_heat_c": 19.5}),
+        (
+            "zigbee2mqtt/demo/z/probe",
+            b'{"battery":100,"soil_moisture":42,"temperature":14.5,"temperature_unit":"celsius"}',
+            {"soil_vwc_pct": 42, "soil_temp_c": 14.5},
+        ),
+        (
+            "zigbee2mqtt/demo/z/probe",
+            b'{"humidity":67,"humidity_calibration":0,"soil_moisture":42,"soil_warning":null,"temperature":23.2}',
+            {"air_temp_c": 23.2, "rh_pct": 67, "soil_vwc_pct": 42},
+        ),
+        ("zigbee2mqtt/demo/_site/mast", b'{"temperature":8.5,"humidity":80}', {"out_temp_c": 8.5, "out_rh_pct": 80}),
     ],
 )
 def test_a_reading_is_a_sample(topic: str, payload: bytes, values: dict[str, float]) -> None:
@@ -46,11 +59,34 @@ def test_the_time_is_when_it_was_seen() -> None:
     assert [one.reason for one in take("zigbee2mqtt/demo/z/leaf", json.dumps(ahead).encode()).refusals] == ["future_ts"]
 
 
+def test_a_reading_with_a_time_of_its_own_is_the_same_whenever_it_comes() -> None:
+    """Zigbee2MQTT sends what it knows again when it starts, and a broker what a killed gateway did not acknowledge."""
+    seen = {"temperature": 20.5, "humidity": 64, "battery": 9, "last_seen": "2022-02-28T23:59:00+00:00"}
+    documents = [seen, seen | {"battery": 8}, seen | {"humidity": 65}, seen | {"last_seen": NOW_MS}]
+    (first,), (again,), (other,), (later,) = (
+        take("zigbee2mqtt/demo/z/leaf", json.dumps(document).encode()).samples for document in documents
+    )
+    assert again == first
+    assert len({(one.boot, one.seq) for one in (first, other, later)}) == 3
+    assert 0 <= first.seq < 2**32, "a longer one would count as a device of its own"
+
+
+def test_a_value_that_is_no_number_is_told_beside_those_that_are() -> None:
+    """What can be read counts."""
+    taken = take("zigbee2mqtt/demo/z/leaf", b'{"temperature":"21.4","humidity":55}')
+    assert [one.values for one in taken.samples] == [{"rh_pct": 55}]
+    assert [(one.reason, one.detail, one.whole) for one in taken.refusals] == [
+        ("malformed", "temperature is '21.4', and not a number", False)
+    ]
+
+
 @pytest.mark.parametrize(
     ("topic", "payload"),
     [
         ("esphome/demo/north-1/bench/status", b"online"), ("esphome/demo/north-1/bench/debug", b"[D] x"),
-        ("esphome/demo/north-1/bench/switch/fan/state", b"ON"), ("zigbee2mqtt/bridge/state", b'{"state":"online"}'),
+        ("esphome/demo/north-1/bench/switch/fan/state", b"ON"),
+        ("esphome/demo/north-1/bench/number/brightness/state", b"3"),
+        ("zigbee2mqtt/bridge/state", b'{"state":"online"}'),
         ("zigbee2mqtt/demo/z/leaf/availability", b'{"state":"online"}'), ("zigbee2mqtt/demo/z/leaf", b""),
     ],
 )  # fmt: skip
@@ -66,9 +102,16 @@ def test_what_holds_no_reading_is_nothing(topic: str, payload: bytes) -> None:
         ("esphome/bench/sensor/air_temp_c/state", b"21.4", "malformed", "topic_prefix: esphome/SITE/ZONE/DEVICE"),
         ("esphome/demo/z/bench/sensor/temperature/state", b"21.4", "unknown_metric", "temperature is not in the"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"nan", "no_values", "it has no reading"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"None", "no_values", "it has no reading"),
+        ("esphome/demo/z/bench/binary_sensor/rain/state", b"ON", "no_values", "send rain as a template sensor"),
+        ("esphome/My House/z/bench/sensor/rh_pct/state", b"71", "malformed", "a name has only letters"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"warm", "malformed", "'warm', and not a number"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"71.6", "out_of_range", "is it in °F?"),
         ("zigbee2mqtt/0x00158d", b'{"temperature":20}', "malformed", "rename the device in Zigbee2MQTT"),
+        ("zigbee2mqtt/demo/North 1/leaf", b'{"temperature":20}', "malformed", "a name has only letters"),
+        ("zigbee2mqtt/demo/z/leaf/temperature", b"20.5", "malformed", "set advanced: output: json"),
+        ("zigbee2mqtt/demo/z/leaf", b'{"temperature":"20.5"}', "no_values", "temperature is '20.5', and not a number"),
+        ("zigbee2mqtt/demo/z/leaf", b'{"temperature":null}', "no_values", "has a number in the message"),
         ("zigbee2mqtt/demo/z/plug", b'{"state":"ON"}', "no_values", "none of temperature, humidity"),
         ("zigbee2mqtt/demo/z/leaf", b"[1]", "malformed", "Expected `object`"),
     ],

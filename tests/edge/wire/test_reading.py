@@ -105,10 +105,26 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
         (_body(values={"moon_phase": 1}), "moon_phase is not in the vocabulary"),
         (_body(values={"air_temp_c": 71.6}), "air_temp_c 71.6 °C, allowed -20 to 60; is it in °F?"),
         (_body(values={"air_temp_c": 999}), "air_temp_c 999.0 °C, allowed -20 to 60"),
+        (b"", "; the message is empty"),
+        (_body(values={"air_temp_c": 20, "rh_pct": "71"}), "; rh_pct must be a number"),
+        (_body(values={"air_temp_c": 20, "rain": True}), "; rain must be a number"),
+        (_body(values={"air_temp_c": float("nan")}), "; JSON has no NaN: send null, or leave the value out"),
+        (_body(values={"air_temp_c": float("-inf")}), "; JSON has no NaN: send null, or leave the value out"),
+        (_body(ts=NOW + 0.5), "; ts must be whole milliseconds"),
+        (_body(ts="2022-03-01T00:00:00Z"), "; ts must be whole milliseconds"),
+        (b"\xef\xbb\xbf" + _body(), "; it begins with a byte order mark"),
+        (_body() + b"\0", "; it ends with a zero byte, which is no part of the text"),
+        (_body().replace(b'"', b"'"), "; JSON has double quotes"),
+        (
+            json.dumps({"boot": BOOT, "samples": [{"ts": NOW, "seq": 1, "values": {"rh_pct": "71"}}]}).encode(),
+            "; rh_pct must be a number",
+        ),
     ],
 )
 def test_a_refusal_asks_for_the_likely_mistake(payload: bytes, words: str) -> None:
-    """Seconds, micro- and nanoseconds, a misspelt metric and °F are asked for; what is none of these is not."""
+    """Seconds, micro- and nanoseconds, a misspelt metric and °F are asked for; what is none of these is not. Of what is
+    no JSON of ours the likely reason is told.
+    """
     (refusal,) = decode(TOPIC, payload, NOW).refusals
     assert refusal.detail.endswith(words)
 
@@ -130,6 +146,12 @@ def test_a_message_of_unknown_metrics_gets_a_few_suggestions() -> None:
 def test_other_topics_are_unknown(topic: str) -> None:
     """A topic outside the grammar is refused as such, whatever the payload."""
     assert _reasons(_body(), topic) == ["unknown_topic"]
+
+
+def test_a_topic_with_a_space_is_told_what_names_have() -> None:
+    """It looks like the topic that is expected."""
+    (refusal,) = decode("hothouse/v1/demo/north 1/bench/sample", _body(), NOW).refusals
+    assert "a name has only letters a to z, digits and . _ -" in refusal.detail
 
 
 def test_the_edges_of_time_pass() -> None:

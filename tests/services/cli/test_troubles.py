@@ -45,6 +45,17 @@ def test_a_dead_letter_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert troubles.lines() == []
 
 
+def test_the_advice_is_for_the_format_that_was_sent(tmp_path: Path) -> None:
+    """Who uses ESPHome or Zigbee2MQTT cannot send our own JSON."""
+    letters, troubles = DeadLetters(tmp_path, 0), Troubles(tmp_path, Clock())
+    troubles.lines()
+    of_esphome = "esphome/demo/north-1/stove/sensor/rh_pct/state"
+    letters.put([letter(1)._replace(reason="malformed"), letter(2)._replace(reason="malformed", topic=of_esphome)])
+    ours, theirs = troubles.lines()
+    assert "send one JSON object with boot, ts, seq and values" in ours
+    assert "docs/sensors.md shows what ESPHome and Zigbee2MQTT need" in theirs
+
+
 def test_the_first_letter_of_a_partition_is_told(tmp_path: Path) -> None:
     """A data folder without any letter gets its first file while somebody watches."""
     troubles = Troubles(tmp_path, Clock())

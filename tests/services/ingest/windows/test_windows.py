@@ -151,6 +151,7 @@ def test_late_and_duplicate_samples_change_no_row() -> None:
     assert (again.accepted, again.duplicates, again.late, again.steps) == (0, 1, 1, [])
     letter = again.dead_letters[0]
     assert (letter.partition, letter.offset, letter.item, letter.reason) == (0, 7, 1, "late")
+    assert "before its receive time, and its row was closed" in letter.detail
     assert letter.topic == "hothouse/v1/demo/z1/climate/sample"
 
 
