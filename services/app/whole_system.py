@@ -35,6 +35,7 @@ from services.ingest.snapshots.later_release import refuse_state_of_a_later_rele
 from services.installation import refuse_an_emptied_storage, remember_installation
 from services.log import open_settings_log
 from services.messages import RuntimeFigures
+from services.moved_folder import bring_along
 from services.observe.logs import log_to_file
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
@@ -211,6 +212,7 @@ class System:
         logs = settings.logs
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         bring_over(settings.storage_folder, storage)
+        bring_along(settings, storage)
 
     def _start_broker(self) -> None:
         self._say("starting a local MQTT broker")

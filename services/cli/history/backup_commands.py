@@ -52,7 +52,7 @@ def backup(
     """
     settings = options_of(ctx).settings()
     with need_cluster("backup"):
-        from services.learn.promotion.registry import REGISTRY_FILE
+        from services.learn.tracking.registry_file import REGISTRY_FILE
         from services.store.backup import LOG, Sources, write_backup
         from services.store.storage import storage_of
     if out.exists():
