@@ -8,6 +8,7 @@
 set -euo pipefail
 namespace=${NAMESPACE:-hothouse}
 patience=${PATIENCE:-600s}
+[[ ${patience} =~ ^[0-9]+s$ ]] || { echo "PATIENCE is ${patience}: name seconds, such as 600s" >&2; exit 2; }
 k() { kubectl --namespace "${namespace}" "$@"; }
 say() { printf '%(%T)T  %s\n' -1 "$*"; }
 apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - >/dev/null; }

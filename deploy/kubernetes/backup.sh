@@ -12,7 +12,7 @@ k() { kubectl --namespace "${namespace}" "$@"; }
 say() { printf '%(%T)T  %s\n' -1 "$*"; }
 apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - "$@" >/dev/null; }
 fetch() { # POD FILE TO: a file of a pod; a stream that ended early is seen
-    k exec "$1" -- cat "$2" >"$3"
+    k exec "$1" -- cat "$2" >"$3" || { echo "$3 did not come" >&2; exit 1; }
     [ "$(sha256sum <"$3")" = "$(k exec -i "$1" -- sh -c "sha256sum <$2")" ] || { echo "$3 came in part only" >&2; exit 1; }
 }
 # The registry's database is copied as of one moment, whoever writes; what it names is in a folder beside it.
@@ -46,11 +46,16 @@ case ${1:-} in
     now=$(k get service hothouse-api --output 'jsonpath={.spec.selector.app\.kubernetes\.io/instance}')
     mkdir -p "$1"
     k exec "deployment/${now}" -- sh -c 'rm -f /tmp/hothouse.tar && hothouse backup /tmp/hothouse.tar'
-    fetch "deployment/${now}" /tmp/hothouse.tar "$1/hothouse.tar"
+    # What an earlier backup left in the folder stays until both files are here: one alone does not fit the other.
+    part=$(mktemp -d "$1/.part-XXXXXX")
+    trap 'rm -rf "${part}"' EXIT
+    fetch "deployment/${now}" /tmp/hothouse.tar "${part}/hothouse.tar"
     # Not before Hothouse: a champion that its state names must be in the registry.
     k exec mlflow-0 -- sh -c "mkdir -p /var/lib/mlflow/artifacts && python3 -c '${copy}' ${registry} /tmp/mlflow.sqlite &&
         tar -C /tmp -cf /tmp/mlflow.tar mlflow.sqlite -C /var/lib/mlflow artifacts"
-    fetch mlflow-0 /tmp/mlflow.tar "$1/mlflow.tar"
+    fetch mlflow-0 /tmp/mlflow.tar "${part}/mlflow.tar"
+    sync "${part}/hothouse.tar" "${part}/mlflow.tar"
+    mv "${part}/hothouse.tar" "${part}/mlflow.tar" "$1"
     k exec "deployment/${now}" -- rm /tmp/hothouse.tar
     k exec mlflow-0 -- rm -r /tmp/mlflow.tar /tmp/mlflow.sqlite
     say "$1 has $(du -ch "$1/hothouse.tar" "$1/mlflow.tar" | tail -n 1 | cut -f 1)"

@@ -28,7 +28,7 @@ def of_values(error: ValidationError, kind: type[BaseModel], source: Path, maske
     """A sentence on what is wrong in settings of ``kind``; the values of those in ``masked`` are not told."""
     lines = []
     for problem in error.errors(include_url=False):
-        name = ".".join(str(part) for part in problem["loc"]) or "settings"
+        name = ".".join(str(part) for part in problem["loc"])
         given = problem.get("input")
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting{_meant(kind, [str(part) for part in problem['loc']])}")
@@ -36,7 +36,7 @@ def of_values(error: ValidationError, kind: type[BaseModel], source: Path, maske
             lines.append("sites must be blocks, one a site: write [[sites]], with a line name = ... below it")
         else:
             shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {given!r}:"
-            lines.append(f"{name}{shown} {_message(problem)}")
+            lines.append(f"{name}{shown} {_message(problem)}".lstrip())
     return f"{'; '.join(lines)} (in {source} or the environment)"
 
 

@@ -167,11 +167,19 @@ def read_settings(
         raise SettingsError(words, "`hothouse config` lists every setting.") from None
     except pydantic_settings.SettingsError as error:  # its words name a section, never the variable's value
         raise SettingsError(
-            f"a {_PREFIX} variable cannot be read: {error}",
-            f"Lists and sections are JSON, such as {_PREFIX}KAFKA__SERVERS='[\"broker:9092\"]'.",
+            f"{_unread(error)} cannot be read: lists and sections are JSON, such as "
+            f"{_PREFIX}KAFKA__SERVERS='[\"broker:9092\"]'",
+            "`hothouse config` lists every setting.",
         ) from None
     finally:
         _overrides.reset(over)
+
+
+def _unread(error: Exception) -> str:
+    """Which variable holds what could not be decoded."""
+    text = getattr(error.__cause__, "doc", None)
+    names = [name for name, value in environment().items() if text is not None and value == text]
+    return f"the variable {names[0]}" if len(names) == 1 else f"a {_PREFIX} variable"
 
 
 def _read(source: Path) -> dict[str, Any]:

@@ -25,7 +25,8 @@ def load_document(path: Path) -> RulesDocument:
     try:
         text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        said = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"the rules of alerts in {path} cannot be read: {said}", HINT) from error
     return parse_document(text, str(path))
 
 

@@ -28,7 +28,7 @@ from services.app.broker_watch import BrokerWatch
 from services.app.gateway_process import GatewayProcess, read_status, status_file
 from services.app.shards import Shards, stop_all
 from services.app.warm_up import WarmUp
-from services.config import Settings
+from services.config import Settings, named_files
 from services.earlier_release import bring_over
 from services.errors import ConfigError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
@@ -37,6 +37,7 @@ from services.ingest.snapshots.later_release import refuse_state_of_a_later_rele
 from services.installation import refuse_an_emptied_storage, remember_installation
 from services.log import open_settings_log
 from services.messages import RuntimeFigures
+from services.moved_folder import bring_along
 from services.observe.logs import log_to_file
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
@@ -64,6 +65,8 @@ RETIRE_S = 10.0
 RULES_S = 2.0
 """How often files of rules are read."""
 RETRAINER_STOP_S = 2.0
+NOT_OURS = ("client.", "weather.", "uplink.")
+"""Sections with files that other commands read."""
 
 
 class System:
@@ -112,7 +115,8 @@ class System:
         except BaseException as error:
             self._parts.close()
             if isinstance(error, BrokerError | LogError):
-                raise StartError(str(error), getattr(error, "hint", "")) from error
+                hint = "`hothouse doctor` says more." if isinstance(error, LogError) else ""
+                raise StartError(str(error), getattr(error, "hint", hint)) from error
             raise
         return self
 
@@ -134,6 +138,12 @@ class System:
     def gateway_status(self) -> GatewayStatus | None:
         """The gateway's newest status; ``None`` until this one, or one before it of the same version, wrote it."""
         return read_status(status_file(self.settings))
+
+    @property
+    def gateway_problem(self) -> str:
+        """What the gateway that runs here fails at, in a sentence; empty where all is well, or it runs elsewhere."""
+        figures = None if self.gateway is None else self.gateway.figures()
+        return "" if figures is None else figures["error"] or figures.get("last_error", "")
 
     def _bring_history_over(self) -> None:
         """Before anything reads or writes rows; of no avail but for the first start of a version."""
@@ -190,6 +200,9 @@ class System:
                 load_decoders(self.settings.gateway.decoders)
             except DecoderError as error:
                 raise ConfigError(str(error), "docs/decoders.md says what a decoder is.") from error
+        for setting, path in named_files(self.settings):
+            if not path.is_file() and not setting.startswith(NOT_OURS):
+                raise ConfigError(f"{setting} is {path}: there is no such file", "Make the file, or unset the setting.")
         for path in self._rules_files:
             load_document(path)
 
@@ -214,6 +227,7 @@ class System:
         logs = settings.logs
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         bring_over(settings.storage_folder, storage)
+        bring_along(settings, storage)
 
     def _start_broker(self) -> None:
         self._say("starting a local MQTT broker")

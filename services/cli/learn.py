@@ -34,7 +34,8 @@ def replay_training(
     settings = options_of(ctx).settings()
     with need_cluster("replay-training"):
         from services.learn.experts import NETWORK, expert_of
-        from services.learn.promotion.registry import REGISTRY_FILE, open_registry
+        from services.learn.promotion.registry import open_registry
+        from services.learn.tracking.registry_file import REGISTRY_FILE
         from services.learn.training.recipe import differing_versions, job_of
         from services.messages import ONLINE_VERSION
         from services.runtime.ray_runtime import RayRuntime

@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from edge.config import stray_variables
 from edge.wire.plan import PlanMessage
-from services.cli.base import console, need_cluster, options_of
+from services.cli.base import console, errors, need_cluster, options_of
 from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
+from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
@@ -45,6 +47,8 @@ def up(
             f"uplink.to is {settings.uplink.to!r}: this log is a buffer, emptied as its records leave",
             "Run `hothouse gateway` here, or unset it.",
         )
+    for name in stray_variables():  # in a container settings are variables: one that names none is mistyped
+        errors.print(f"warning: the variable {name} is no setting, and is not read", markup=False, soft_wrap=True)
     with need_cluster("up"):
         from services.app import System
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before it is up it ends as with Ctrl-C
@@ -61,7 +65,8 @@ def up(
             line = f"as {system.broker.username}, password in {system.broker.password_file}"
             console.print(line, highlight=False, soft_wrap=True)
         alerts = Repeating(alert_lines(system.settings, system.url), ALERTS_EVERY_S, "alerts")
-        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts:
+        gateway = Repeating(gateway_lines(lambda: system.gateway_problem), GATEWAY_EVERY_S, "gateway")
+        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway:
             stopped()
         console.print("[dim]stopping ...[/]")
 

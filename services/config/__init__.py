@@ -14,6 +14,7 @@ from edge.config import (
 from services.config.api_settings import ApiSettings, ClientSettings
 from services.config.forecast_settings import ForecastSettings, SiteSettings, WeatherSettings
 from services.config.learn_settings import LearnSettings
+from services.config.named_files import named_files
 from services.config.recipient_settings import HomeAssistantSettings, InfluxSettings, TracesSettings
 from services.config.runtime_settings import RaySettings, StorageSettings
 from services.config.settings import Settings, load_settings
@@ -22,5 +23,5 @@ __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings", "InfluxSettings",
     "KafkaSettings", "LearnSettings", "LogSettings", "LogsSettings", "MqttSettings", "RaySettings", "Settings",
     "SiteSettings", "StorageSettings", "StreamSettings", "TracesSettings", "UplinkSettings", "WeatherSettings",
-    "child_environment", "environment", "load_settings",
+    "child_environment", "environment", "load_settings", "named_files",
 ]  # fmt: skip

@@ -43,8 +43,8 @@ class Settings(EdgeSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         names = [site.name for site in self.sites]
-        if len(set(names)) < len(names):
-            raise ValueError("sites: two have the same name")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"sites: two have the name {twice[0]}; write all settings of a site into one block")
         step_min = self.stream.step_s / 60
         short = [h for h in self.forecast.horizons_min if h * 60 % self.stream.step_s]
         if short:

@@ -149,7 +149,8 @@ class StateLock:
             self._machine = self._machine or machine
             self._claim()
         except OSError as error:
-            raise StartError(f"the owner of the state cannot be written to {self._place.name}: {error}") from error
+            words = f"the owner of the state cannot be written to {self._place.name}: {error}"
+            raise StartError(words, getattr(error, "hint", "")) from error
         self._thread.start()
         return self
 

@@ -67,6 +67,14 @@ class Pointer:
                 f"the model pointer {where} cannot be read: {error}", "Remove it to serve without a model."
             ) from error
 
+    def bring_along(self, models: Path) -> None:
+        """Point at the same model in ``models``, where that is another folder than the one that is pointed at: the data
+        folder was moved, or brought back elsewhere. Raises as :meth:`read` does.
+        """
+        now = self.read()
+        if now.folder and Path(now.folder).parent.resolve() != models.resolve():
+            self.move(now.version, str(models / Path(now.folder).name))
+
     def move(self, version: str, folder: str, least: int = 0) -> Pointed:
         """Point at a version; durable when this returns. Pointing where it points already changes nothing.
 

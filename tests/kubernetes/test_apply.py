@@ -27,3 +27,13 @@ def test_a_site_needs_no_kuberay(tmp_path: Path) -> None:
     script = ROOT / "deploy/kubernetes/apply.sh"
     subprocess.run([script, "deploy/kubernetes/overlays/edge"], check=True, env={"PATH": path}, capture_output=True)
     assert (tmp_path / "applied").read_text() == "kind: DaemonSet\n"
+
+
+def test_a_patience_in_minutes_is_refused(tmp_path: Path) -> None:
+    """Before anything is asked: the sum of seconds would fail in the middle of an upgrade."""
+    script = ROOT / "deploy/kubernetes/apply.sh"
+    done = subprocess.run(
+        [script, "--upgrade", tmp_path], env={"PATH": os.environ["PATH"], "PATIENCE": "10m"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "PATIENCE is 10m: name seconds, such as 600s\n")

@@ -87,4 +87,10 @@ def translated(what: str) -> Iterator[None]:
     except kafka_errors.CorruptRecordError as error:
         raise LogCorruptError(f"{what}: {error}") from error
     except (kafka_errors.KafkaError, OSError) as error:
-        raise LogError(f"{what}: {type(error).__name__}: {error}") from error
+        raise LogError(f"{what}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    """With the error's name, which Kafka's client writes before most of its words itself."""
+    name, words = type(error).__name__, str(error)
+    return words if words.startswith(name) else f"{name}: {words}"

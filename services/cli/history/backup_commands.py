@@ -52,11 +52,13 @@ def backup(
     """
     settings = options_of(ctx).settings()
     with need_cluster("backup"):
-        from services.learn.promotion.registry import REGISTRY_FILE
-        from services.store.backup import LOG, Sources, write_backup
+        from services.learn.tracking.registry_file import REGISTRY_FILE
+        from services.store.backup import LOG, RESTORING, Sources, write_backup
         from services.store.storage import storage_of
     if out.exists():
         raise BackupError(f"{out} is there already", "Name another file, or remove that one.")
+    if not (folder := out.absolute().parent).is_dir():  # the disk that is meant may not be mounted
+        raise BackupError(f"the folder {folder} does not exist", "Make it, or mount the disk that it is on.")
     about = {
         "version": importlib.metadata.version("hothouse"), "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "log": settings.log.kind, "bucket": bool(settings.storage.url),
@@ -68,6 +70,11 @@ def backup(
     if not (sources.databases or sources.storage.list_folder("").folders):
         raise BackupError(
             f"{settings.data_dir.absolute()} holds no state", "Name another: hothouse --data-dir DIR backup ..."
+        )
+    if sources.storage.entry(RESTORING) is not None:
+        raise BackupError(
+            f"{sources.storage.url} holds half of a backup: hothouse restore is at work, or was interrupted",
+            "Wait for its end, or run it again.",
         )
     with _bar("copying") as tell:
         try:

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from services.cli.setup.check import Check, CheckState
-from services.config import Settings
+from services.config import Settings, named_files
 from services.errors import ConfigError
 
-__all__ = ["check_files", "named_files"]
+__all__ = ["check_files"]
 
-WRITTEN = {"gateway.status_file"}
 NO_SECRET = {"rules_file", "tls_ca_file", "tls_cert_file"}
 MADE = ("operator.key", "ray.token")
 """Secrets that the first start makes in the data folder."""
-
-
-def named_files(settings: BaseModel, within: str = "") -> Iterator[tuple[str, Path]]:
-    """Each setting that names a file to be read, such as ``mqtt.password_file``, and the file."""
-    for name in type(settings).model_fields:
-        value, setting = getattr(settings, name), f"{within}{name}"
-        if isinstance(value, BaseModel):
-            yield from named_files(value, f"{setting}.")
-        elif isinstance(value, tuple):
-            for number, one in enumerate(value):
-                if isinstance(one, BaseModel):
-                    yield from named_files(one, f"{setting}[{number}].")
-        elif isinstance(value, Path) and name.endswith("_file") and setting not in WRITTEN:
-            yield setting, value
 
 
 def check_files(settings: Settings) -> Check | None:

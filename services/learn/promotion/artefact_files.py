@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArtefactFiles", "check_files", "check_fits"]
 
+MODELS = "models"
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 
@@ -45,9 +46,9 @@ class ArtefactFiles:
 
         Raises :class:`ModelFilesError` when it is torn or gone, or is no model of this storage.
         """
-        folder = Path(said)
-        if not self._is_ours(folder):
-            raise ModelFilesError(f"its files are said to be in {folder}, which is no model of {self._storage}")
+        folder = self._here(said)
+        if folder is None:
+            raise ModelFilesError(f"its files are said to be in {said}, which is no model of {self._storage}")
         try:
             fetch_folder(self._where, folder)
         except OSError as error:
@@ -57,15 +58,26 @@ class ArtefactFiles:
 
     def remove(self, said: str) -> None:
         """Remove an artefact, here and from the object store; not one of another place. Raises ``OSError``."""
-        folder = Path(said)
-        if self._is_ours(folder):
+        if (folder := self._here(said)) is not None:
             forget_folder(self._where, folder)
             with suppress(FileNotFoundError):
                 shutil.rmtree(folder)
 
+    def _here(self, said: str) -> Path | None:
+        """Where the model that ``said`` names is here; ``None`` for what is no model of this storage.
+
+        A data folder that was moved, or brought back elsewhere, has its models under the names that they had.
+        """
+        folder = Path(said)
+        if self._is_ours(folder):
+            return folder
+        moved = self._storage / MODELS / folder.name
+        there = self._where is not None or moved.exists()  # an object store brings it
+        return moved if there and self._is_ours(moved) else None
+
     def _is_ours(self, folder: Path) -> bool:
         """Whether it is a model of the storage; a tag may say anything, and a link may lead anywhere."""
-        return folder.resolve().parent == (self._storage / "models").resolve()
+        return folder.resolve().parent == (self._storage / MODELS).resolve()
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:

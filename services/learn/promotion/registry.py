@@ -26,14 +26,13 @@ from services.learn.tracking.candidate_run import MODEL_FILES, read_candidate, r
 from services.learn.tracking.listing import Listing
 from services.learn.tracking.mlflow_connection import MlflowConnection
 from services.learn.tracking.mlflow_import import MlflowClient, MlflowException, get_artifact_repository
+from services.learn.tracking.registry_file import REGISTRY_FILE, artefact_root
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
 from services.store.storage import Storage, StorageAddress, address_of
 
-__all__ = ["REGISTRY_FILE", "Registry", "open_registry"]
+__all__ = ["Registry", "open_registry"]
 
 _log = logging.getLogger(__name__)
-
-REGISTRY_FILE = "mlflow.sqlite"
 
 
 class Registry:
@@ -55,7 +54,7 @@ class Registry:
         self._files, self._schema_hash = ArtefactFiles(storage, where), schema_hash
         self._uri = uri
         # A tracking server has an artefact store of its own.
-        root = (storage / "mlflow").resolve().as_uri() if uri.startswith("sqlite:") else None
+        root = artefact_root(storage) if uri.startswith("sqlite:") else None
         self._connection = MlflowConnection(uri, expert.registered, root)
         self._listing = Listing(expert)
 

@@ -48,6 +48,8 @@ _BUSY, _LATER, _BEHIND_THE_END = (429, 503), (408, 409, 425, 429), 416
 _STATUS = re.compile(r"status code: (\d+)")
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound")
 """What servers say of an object that is not there. That the bucket or the login is not there is not the same."""
+_MACHINES_ROLE = ("169.254.169.254", "169.254.170.2")
+"""Where clouds say what a machine, or a container, may do; the library asks there if it is given no login."""
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -214,6 +216,11 @@ class CloudServer:
                 "Check storage.endpoint and the credentials.",
             ) from error
         except (BaseError, OSError) as error:
+            if any(host in str(error) for host in _MACHINES_ROLE):
+                raise StorageAwayError(
+                    f"there is no login for {self.url}: none is named, and this machine has no role ({_reason(error)})",
+                    "Set storage.credentials_file, or the variables of the environment (AWS_…, AZURE_…).",
+                ) from error
             found = _STATUS.search(str(error))
             status = int(found[1]) if found else 0
             if status == _BEHIND_THE_END:

@@ -225,6 +225,15 @@ def test_a_buffer_is_not_run_as_a_system(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "this log is a buffer" in result.output
 
 
+def test_a_mistyped_variable_is_told_by_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container all settings are variables: one that names none would have no effect, and nobody would know."""
+    monkeypatch.setenv("HOTHOUSE_STREM__STEP_S", "60")
+    (tmp_path / "file").touch()
+    result = hothouse("--data-dir", str(tmp_path / "file"), "up")
+    assert result.exit_code == 2
+    assert "warning: the variable HOTHOUSE_STREM__STEP_S is no setting, and is not read" in result.stderr
+
+
 def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     """The key is printed once, alone on its line; afterwards there is its name, scope and end."""
     keys = ["--data-dir", str(tmp_path), "keys"]

@@ -21,8 +21,7 @@ from services.cli import app
 from services.cli.setup import doctor, doctor_broker, doctor_servers
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
-from services.cli.setup.doctor_files import named_files
-from services.config import load_settings
+from services.config import load_settings, named_files
 from services.errors import ConfigError
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.deadletters import DeadLetters

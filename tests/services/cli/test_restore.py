@@ -1,12 +1,38 @@
-"""What `hothouse restore` waits for, and for how long."""
+"""Where `hothouse backup` writes nothing; what `hothouse restore` waits for, and for how long."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from edge.log import LogError
 from services.cli.history import backup_commands
 from services.errors import BackupError
+from services.store.backup import RESTORING
+from tests.services.cli.command_line import hothouse
+
+
+def state_in(folder: Path) -> Path:
+    """A data folder with something in its storage."""
+    (folder / "storage" / "snapshots").mkdir(parents=True)
+    (folder / "storage" / "slot.json").write_text("{}")
+    return folder
+
+
+def test_a_backup_makes_no_folder(tmp_path: Path) -> None:
+    """A disk that is not mounted would get it: the backup would lie on the disk of what it backs up."""
+    answer = hothouse("--data-dir", str(state_in(tmp_path / "data")), "backup", str(tmp_path / "usb" / "b.tar"))
+    assert (answer.exit_code, (tmp_path / "usb").exists()) == (1, False)
+    assert f"the folder {tmp_path / 'usb'} does not exist" in answer.output.replace("\n", "")
+
+
+def test_half_of_a_restore_is_not_backed_up(tmp_path: Path) -> None:
+    """It would look like a backup, and take the place of a good one."""
+    (state_in(tmp_path / "data") / "storage" / RESTORING).touch()
+    answer = hothouse("--data-dir", str(tmp_path / "data"), "backup", str(tmp_path / "b.tar"))
+    assert (answer.exit_code, (tmp_path / "b.tar").exists()) == (1, False)
+    assert "holds half of a backup" in answer.output.replace("\n", " ")
 
 
 def test_a_log_that_starts_meanwhile_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

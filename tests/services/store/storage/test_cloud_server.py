@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import GenericError
 
 from services.cli.setup.check import CheckState
 from services.cli.setup.doctor_storage import check_storage
@@ -239,3 +240,15 @@ def test_a_login_that_cannot_be_read_is_told_without_it(tmp_path: Path, text: st
             ask()
         assert "SECRET" not in caught.value.words.replace("aws_secret", "")
         assert "\n" not in caught.value.words
+
+
+def test_a_machine_without_a_login_is_told_what_to_set(tmp_path: Path) -> None:
+    """The library then asks the cloud for the machine's role; on a machine of one's own nobody answers there."""
+    server = CloudServer(address("http://127.0.0.1:1", tmp_path))
+
+    def ask() -> bytes:
+        raise GenericError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - No.")
+
+    with pytest.raises(StorageAwayError, match="there is no login for s3://") as raised:
+        server._ask("key", ask)
+    assert "storage.credentials_file" in raised.value.hint
