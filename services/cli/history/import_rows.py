@@ -27,6 +27,7 @@ __all__ = ["register"]
 
 EXAMPLE = "Example: hothouse import recordings/last-year --site demo --timezone Europe/Amsterdam --dry-run"
 LOOK_S = 0.5
+WAITING = "waiting for the system"
 PATIENCE_S = 20.0
 """A system that runs begins within this."""
 
@@ -169,11 +170,14 @@ def _wait(job: ImportJob) -> None:
     added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
-        task, told = bar.add_task("waiting for the system", total=100), False
+        task, told, before = bar.add_task(WAITING, total=100), False, WAITING
         while note["state"] != "done":
             pct, what = progress(note)
-            bar.update(task, completed=pct, description=what if pct else "waiting for the system")
-            absent = sorted(set(note["zones"]) - set(note["grown"]))
+            what = what if pct else WAITING
+            bar.update(task, completed=pct, description=what)
+            if what != before and not errors.is_terminal:  # a log shows no bar
+                errors.print(f"{what} ...", highlight=False)
+            before = what
             if note["state"] == "added" and note["grown_pct"] == 100 and note["grown"]:
                 break  # the others have not sent anything yet
             if not told and not pct and time.monotonic() - began_s > PATIENCE_S:
