@@ -42,10 +42,17 @@ def deadletters(
     need_state(settings, "deadletters")
     root = storage_of(settings)
     try:
-        if newest:
-            _show_dead_letters(read_dead_letters(root, newest, reason), as_json)
+        letters = read_dead_letters(root, newest, reason) if newest else []
+        counts = [] if newest else count_dead_letters(root, reason)
+        if not letters and not counts and not as_json:
+            others = {found.reason for found in count_dead_letters(root)} if reason else set()
+            why = f" as {reason}" if reason else ""
+            there = f"; known reasons here are {', '.join(sorted(others))}" if others else ""
+            console.print(f"nothing was kept out{why}{there}", markup=False, highlight=False, soft_wrap=True)
+        elif newest:
+            _show_dead_letters(letters, as_json)
         else:
-            _show_counts(count_dead_letters(root, reason), as_json)
+            _show_counts(counts, as_json)
     except OSError as error:
         raise HothouseError(f"the dead letters in {root.url} cannot be read: {error}") from error
 
