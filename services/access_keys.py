@@ -175,8 +175,8 @@ class AccessKeys:
         def without(keys: list[AccessKey]) -> list[AccessKey]:
             left = [one for one in keys if one.name != name]
             if len(left) == len(keys):
-                known = ", ".join(one.name for one in keys) or "none"
-                raise ConfigError(f"there is no key named {name}; known are {known}", "See `hothouse keys list`.")
+                known = f"known are {', '.join(one.name for one in keys)}" if keys else "there are no keys"
+                raise ConfigError(f"there is no key named {name}; {known}", "See `hothouse keys list`.")
             return left
 
         self._change(without)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
-from services.cli.base import console, errors, need_cluster, need_out
+from services.cli.base import console, counting_bar, errors, need_cluster, need_out, print_notes
 from services.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,15 +100,8 @@ def _run(
     with errors.status(f"reading {name} ..."):
         table = read_table(folder)
         plans, notes = read_plans(ahead, sources, table) if ahead else ([], [])
-    for note in (*table.notes, *notes):
-        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def told(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
+    print_notes([*table.notes, *notes])
+    with counting_bar(name) as told:
         train, tune = on_ray or (None, None)
         without = replay(table, options, told, train, tuner=tune) if plans else None
         forecasts = replay(table, options, told, train, plans=plans, tuner=tune)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from services.config import Settings, load_settings
 from services.errors import ConfigError, HothouseError
 
 __all__ = [
-    "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "is_new", "need_cluster", "need_out",
-    "need_state", "options_of", "print_json", "tell_if_new",
+    "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "counting_bar", "errors", "is_new", "need_cluster",
+    "need_out", "need_state", "options_of", "print_json", "print_notes", "tell_if_new", "utc_minute",
 ]  # fmt: skip
 
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
@@ -122,6 +124,30 @@ def tell_if_new(settings: Settings) -> None:
 def is_new(settings: Settings) -> bool:
     """Whether no system has made the folder of the storage yet; of a bucket nobody knows."""
     return not settings.storage.url and not settings.storage_folder.is_dir()
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What a reader of files left out or guessed, a line each on standard error."""
+    for note in notes:
+        errors.print(Text(note, style="dim"), soft_wrap=True)
+
+
+@contextmanager
+def counting_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while a recording is replayed; gives what takes ``(done, total)``."""
+    columns = (TextColumn(name, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def utc_minute(ms: float) -> str:
+    """A time as tables show it.
+
+    >>> utc_minute(1646092800000)
+    '2022-03-01 00:00'
+    """
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "minutes")[:16]  # strftime cuts the year 22 short
 
 
 def print_json(value: Any) -> None:

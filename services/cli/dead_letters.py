@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 PANEL = "Ask a running system"
-NOTHING = "nothing was kept out"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,10 +42,17 @@ def deadletters(
     need_state(settings, "deadletters")
     root = storage_of(settings)
     try:
-        if newest:
-            _show_dead_letters(read_dead_letters(root, newest, reason), as_json)
+        letters = read_dead_letters(root, newest, reason) if newest else []
+        counts = [] if newest else count_dead_letters(root, reason)
+        if not letters and not counts and not as_json:
+            others = {found.reason for found in count_dead_letters(root)} if reason else set()
+            why = f" as {reason}" if reason else ""
+            there = f"; known reasons here are {', '.join(sorted(others))}" if others else ""
+            console.print(f"nothing was kept out{why}{there}", markup=False, highlight=False, soft_wrap=True)
+        elif newest:
+            _show_dead_letters(letters, as_json)
         else:
-            _show_counts(count_dead_letters(root, reason), as_json)
+            _show_counts(counts, as_json)
     except OSError as error:
         raise HothouseError(f"the dead letters in {root.url} cannot be read: {error}") from error
 
@@ -54,9 +60,6 @@ def deadletters(
 def _show_counts(counts: Sequence[DeadLetterCount], as_json: bool) -> None:
     if as_json:
         print_json([asdict(found) for found in counts])
-        return
-    if not counts:
-        console.print(NOTHING)
         return
     table = Table(title="Kept out", title_justify="left", caption=f"{sum(found.count for found in counts)} in all")
     for heading in ("reason", "topic"):
@@ -76,9 +79,6 @@ def _show_dead_letters(dead_letters: Sequence[DeadLetter], as_json: bool) -> Non
         print_json(
             [{**letter._asdict(), "payload": letter.payload.decode(errors="replace")} for letter in dead_letters]
         )
-        return
-    if not dead_letters:
-        console.print(NOTHING)
         return
     table = Table(title="Kept out, newest first", title_justify="left")
     for heading in ("received (UTC)", "partition:offset:item", "reason", "topic", "detail", "payload begins"):

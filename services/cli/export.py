@@ -60,5 +60,5 @@ def export(
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))
     first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))
-    line = f"{len(frame):,} rows of {zones} zones, {first} to {last} UTC, in {out}"
+    line = f"{len(frame):,} rows of {zones} zone{'s' if zones != 1 else ''}, {first} to {last} UTC, in {out}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)

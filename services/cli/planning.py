@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.base import console, options_of, print_json
+from services.cli.base import console, options_of, print_json, utc_minute
 from services.cli.change import PANEL
 from services.cli.running.ask import AsJson, KeyFile, Url
 from services.errors import ConfigError, HothouseError
@@ -139,4 +138,4 @@ def _now_ms(settings: Settings) -> int:
 
 
 def _words(ms: float) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{utc_minute(ms)} UTC"

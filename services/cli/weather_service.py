@@ -56,9 +56,12 @@ def weather(
         partial(publish, settings, "hothouse-weather"), lambda: time.time_ns() // 1_000_000, random.random,
     )  # fmt: skip
     if once:
-        poller.look()
+        poller.look(tries_again=False)
         if poller.errors:
-            raise HothouseError("; ".join(f"{site}: {words}" for site, words in poller.errors.items()))
+            failed = "; ".join(f"{site}: {words}" for site, words in poller.errors.items())
+            raise HothouseError(
+                failed, f"The service is that of weather.url, {given.url}; `hothouse weather` tries again."
+            )
         return
     stop: SimpleQueue[int] = SimpleQueue()  # not an event: see services.runtime.interrupts
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,15 +92,18 @@ class Poller:
         """By site what fails now."""
         return {poll.place.site: poll.said for poll in self._polls if poll.said}
 
-    def look(self) -> float:
-        """Do what is due; seconds until something is due again. Never raises for what a service or broker does."""
+    def look(self, *, tries_again: bool = True) -> float:
+        """Do what is due; seconds until something is due again. Never raises for what a service or broker does.
+
+        Who looks once says himself what failed (:attr:`errors`).
+        """
         for poll in self._polls:
             self._see_clock(poll)
             if self._wall_ms() >= poll.due_ms:
-                self._try(poll)
+                self._try(poll, tries_again)
         return max(0.0, (min(poll.due_ms for poll in self._polls) - self._wall_ms()) / 1000)
 
-    def _try(self, poll: _Poll) -> None:
+    def _try(self, poll: _Poll, tries_again: bool) -> None:
         try:
             if poll.kept is None or poll.is_published or self._is_old(poll.kept):
                 self._ask(poll)
@@ -107,10 +111,11 @@ class Poller:
                 topic = plan_topic(poll.place.site, "_site", DEVICE)
                 self._publish(topic, encode_plan(poll.kept))
                 poll.is_published = True
-                _log.info("%s: published a forecast until %d", poll.place.site, poll.kept.last_ms)
+                until = datetime.fromtimestamp(poll.kept.last_ms / 1000, UTC)
+                _log.info("%s: published a forecast until %s", poll.place.site, f"{until:%Y-%m-%d %H:%M} UTC")
         except (WeatherError, HothouseError, OSError) as error:
             pause_s = poll.backoff.next_s()
-            if str(error) != poll.said:
+            if str(error) != poll.said and tries_again:
                 _log.warning("%s: %s; tried again in %.0f s", poll.place.site, error, pause_s)
             poll.said, poll.due_ms = str(error), self._wall_ms() + round(1000 * pause_s)
             return

@@ -92,7 +92,7 @@ def test_of_changes_at_once_none_is_lost(tmp_path: Path) -> None:
 def test_mistakes_are_told(tmp_path: Path) -> None:
     """A name that is taken, one that is not there, and a damaged file have a sentence each."""
     named = AccessKeys(tmp_path)
-    with pytest.raises(ConfigError, match="there is no key named one; known are none"):
+    with pytest.raises(ConfigError, match="there is no key named one; there are no keys"):
         named.revoke("one")
     named.add("one", "read", NOW_MS)
     with pytest.raises(ConfigError, match="there is a key named one already"):

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
-from services.cli.base import console, errors, need_cluster, need_out, print_json
+from services.cli.base import console, counting_bar, errors, need_cluster, need_out, print_json, print_notes, utc_minute
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
@@ -87,17 +86,10 @@ def score(
         table = read_table(recording)
         plans, notes = read_plans(ahead, ahead_source or [], table) if ahead else ([], [])
         chosen = [] if own_limits else limits_by_share(table, options, wanted, limits_from is LimitsFrom.WHOLE)
-    for note in (*table.notes, *notes):
-        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
+    print_notes([*table.notes, *notes])
     left_out = [each for each in chosen if each.why_not]
     kept = [rule for rule in wanted if rule.is_course] if own_limits else [c.rule for c in chosen if not c.why_not]
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def told(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
+    with counting_bar(name) as told:
         found = score_alerts(table, options, kept, plans, told)
     of_hours = {LimitsFrom.WHOLE: "chosen from all hours", LimitsFrom.FIRST: f"chosen from the first {first} alone"}
     limits = "the rules' own" if own_limits else of_hours[limits_from]
@@ -213,12 +205,11 @@ def _number(value: float) -> float | None:
 def write(path: Path, fired: list[Alert]) -> None:
     """Every alert, in the order in which they were told; times as in the recording. Raises :class:`HothouseError`."""
     import csv
-    from datetime import UTC, datetime
 
     from services.store.files import write_atomically
 
     def time(ms: int | None) -> str:
-        return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        return "" if ms is None else utc_minute(ms)
 
     def put(beside: Path) -> None:
         with beside.open("w", newline="") as file:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from edge.wire.topic import SITE_ZONE
-from services.cli.base import console, errors, need_cluster, options_of
+from services.cli.base import console, errors, need_cluster, options_of, print_notes, utc_minute
 from services.config import Settings
 from services.errors import ConfigError, HistoryError, HothouseError
 
@@ -27,6 +26,7 @@ __all__ = ["register"]
 
 EXAMPLE = "Example: hothouse import recordings/last-year --site demo --timezone Europe/Amsterdam --dry-run"
 LOOK_S = 0.5
+WAITING = "waiting for the system"
 PATIENCE_S = 20.0
 """A system that runs begins within this."""
 
@@ -107,7 +107,8 @@ def import_rows(
     _show(recording, len(rows))
     if source.start_ms < 0:  # learners number steps from 1970 on
         raise ConfigError(
-            f"some rows are of {_time(source.start_ms)}, before 1970", "Give times with their year, of four digits."
+            f"some rows are of {utc_minute(source.start_ms)}, before 1970",
+            "Give times with their year, of four digits.",
         )
     if not is_past:
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
@@ -144,14 +145,14 @@ def _clock(folder: Path, mapping: Path | None, site: str | None, settings: Setti
 
 def _show(recording: Recording, rows: int) -> None:
     """What was understood."""
-    for note in recording.notes:
-        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
+    print_notes(recording.notes)
     shown = Table("zone", "metrics", "from (UTC)", "to")
     weather = any(table.zone == SITE_ZONE for table in recording.tables)
     for zone in (*recording.zones, *([SITE_ZONE] if weather else [])):
         tables = [table for table in recording.tables if table.zone == zone and len(table.times_ms)]
         metrics = sorted({metric for table in tables for metric in table.metrics})
-        first, last = (_time(of(int(of(table.times_ms)) for table in tables)) for of in (min, max)) if tables else "--"
+        ends = [of(int(of(table.times_ms)) for table in tables) for of in (min, max)] if tables else []
+        first, last = map(utc_minute, ends) if ends else "--"
         shown.add_row(zone, ", ".join(metrics), first, last)
     console.print(shown)
     if not all(source.is_utc for source in recording.sources):
@@ -169,11 +170,14 @@ def _wait(job: ImportJob) -> None:
     added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
-        task, told = bar.add_task("waiting for the system", total=100), False
+        task, told, before = bar.add_task(WAITING, total=100), False, WAITING
         while note["state"] != "done":
             pct, what = progress(note)
-            bar.update(task, completed=pct, description=what if pct else "waiting for the system")
-            absent = sorted(set(note["zones"]) - set(note["grown"]))
+            what = what if pct else WAITING
+            bar.update(task, completed=pct, description=what)
+            if what != before and not errors.is_terminal:  # a log shows no bar
+                errors.print(f"{what} ...", highlight=False)
+            before = what
             if note["state"] == "added" and note["grown_pct"] == 100 and note["grown"]:
                 break  # the others have not sent anything yet
             if not told and not pct and time.monotonic() - began_s > PATIENCE_S:
@@ -190,7 +194,3 @@ def _wait(job: ImportJob) -> None:
     console.print(words(note), highlight=False)
     if absent:
         console.print(f"learned later, once they send: {', '.join(absent)}", highlight=False)
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "minutes")[:16]

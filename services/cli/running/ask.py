@@ -67,7 +67,7 @@ def _client(ctx: typer.Context, url: str | None, key_file: Path | None, timeout_
 def predict(
     ctx: typer.Context,
     zone: Annotated[str | None, typer.Argument(help="Zone; all zones where none is named.")] = None,
-    site: Annotated[str | None, typer.Option(help="Site, where two sites have a zone of that name.")] = None,
+    site: Annotated[str | None, typer.Option(help="Only zones of this site.")] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(help="What if? Such as 'sp_heat_c -1.5 from 22:00 to 04:00'; may be given several times."),
@@ -83,8 +83,9 @@ def predict(
         raise ConfigError("a change is asked of one zone", "Name it: hothouse predict ZONE --change ...")
     changes = [change_of(words) for words in change or ()]
     client = _client(ctx, url, key_file)
+    of_site = {"site": site} if site else {}
     if changes:
-        question = {"zone": zone, "changes": changes} | ({"site": site} if site else {})
+        question = {"zone": zone, "changes": changes, **of_site}
         answer: WhatIfAnswer = client.post("/predict", question)
         if as_json:
             print_json(answer)
@@ -92,10 +93,10 @@ def predict(
             console.print(what_if_view(answer))
         return
     if zone:
-        answers = [client.get("/predict", zone=zone, **({"site": site} if site else {}))]
+        answers = [client.get("/predict", zone=zone, **of_site)]
         problems: list[str] = []
     else:
-        answers, problems = _of_all(client)
+        answers, problems = _of_all(client, of_site)
     for words in problems:
         errors.print(words, markup=False, highlight=False, soft_wrap=True)
     if problems and not answers:
@@ -109,9 +110,11 @@ def predict(
         console.print(forecast_view(answers))
 
 
-def _of_all(client: Client) -> tuple[list[Any], list[str]]:
-    """The forecasts of all zones, and why some have none: one without readings keeps no other back."""
-    named = [f"{row['site']}/{row['zone']}" for row in client.get("/zones")["zones"]]
+def _of_all(client: Client, of_site: dict[str, str]) -> tuple[list[Any], list[str]]:
+    """The forecasts of all zones, or of those ``of_site``, and why some have none: one without readings keeps no other
+    back.
+    """
+    named = [f"{row['site']}/{row['zone']}" for row in client.get("/zones", **of_site)["zones"]]
     answers, problems = list[Any](), list[str]()
     for begin in range(0, len(named), ZONES_A_CALL):
         found = client.get("/predict", zones=",".join(named[begin : begin + ZONES_A_CALL]))

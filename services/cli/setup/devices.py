@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from edge.mqtt.device_logins import DeviceLogins, LoginError, sample_filter
-from services.cli.base import Group, console, options_of, print_json, tell_if_new
+from services.cli.base import Group, console, options_of, print_json, tell_if_new, utc_minute
 from services.errors import ConfigError
 
 __all__ = ["HOME_ASSISTANT_READS", "HOME_ASSISTANT_WRITES", "register"]
@@ -108,7 +107,7 @@ def list_devices(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--js
     for heading in ("name", "may publish on", "may read", "made (UTC)"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        made = f"{datetime.fromtimestamp(one.created_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+        made = utc_minute(one.created_ms)
         table.add_row(*map(escape, (one.name, "\n".join(one.writes), "\n".join(one.reads), made)))
     console.print(table)
 

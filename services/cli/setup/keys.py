@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from edge.wire.topic import is_name
 from services.access_keys import AccessKeys, Scope, keys_of
-from services.cli.base import Group, console, options_of, print_json, tell_if_new
+from services.cli.base import Group, console, options_of, print_json, tell_if_new, utc_minute
 
 __all__ = ["register"]
 
@@ -70,10 +69,10 @@ def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json"
     for heading in ("name", "may", "sites", "made (UTC)", "ends (UTC)"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        ends = "never" if one.expires_ms is None else _time(one.expires_ms)
+        ends = "never" if one.expires_ms is None else utc_minute(one.expires_ms)
         ends += ", over" if one.expired(_now_ms()) else ""
         sites = "all" if one.sites is None else ", ".join(map(escape, one.sites))
-        table.add_row(escape(one.name), one.scope, sites, _time(one.created_ms), ends)
+        table.add_row(escape(one.name), one.scope, sites, utc_minute(one.created_ms), ends)
     console.print(table)
 
 
@@ -94,7 +93,3 @@ def _keys(ctx: typer.Context) -> AccessKeys:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M}"

@@ -65,6 +65,19 @@ def test_predict_without_a_zone_shows_all(running: FakeHothouse) -> None:
     assert json.loads(result.output) == [FORECAST]
 
 
+def test_predict_of_a_site_shows_its_zones_alone(running: FakeHothouse) -> None:
+    """And says so where there is no such site."""
+    running.answers["GET", "/zones"] = (200, {"zones": [{"site": "east", "zone": "z1"}]})
+    running.answers["GET", "/zones?site=demo"] = (200, {"zones": [{"site": "demo", "zone": "north-1"}]})
+    running.answers["GET", "/zones?site=dmeo"] = (
+        404,
+        {"status": 404, "detail": "there is no site dmeo; known are demo"},
+    )
+    assert json.loads(hothouse("predict", "--site", "demo", "--json").output) == [FORECAST]
+    result = hothouse("predict", "--site", "dmeo")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "error: there is no site dmeo; known are demo")
+
+
 def test_predict_of_all_zones_needs_not_each(running: FakeHothouse) -> None:
     """A zone without fresh readings is told beside the others; where no zone has a forecast that is an error."""
     old = "the forecast of demo/west is too old to be used: the newest reading is 2.1 h old"

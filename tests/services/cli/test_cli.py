@@ -78,8 +78,11 @@ def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:
     for shown in (hothouse(*asked).output, hothouse(*asked, "--newest", "1").output):
         assert "malformed" in shown
         assert "[bold]" in shown
-    for options in ([], ["--newest", "1"]):
-        assert hothouse(*asked, "--reason", "future_ts", *options).output == "nothing was kept out\n"
+    misspelt = "nothing was kept out as lat; known reasons here are late, malformed"
+    for options in ((), ("--newest", "2")):
+        assert hothouse(*asked, "--reason", "lat", *options).output.strip() == misspelt
+    (tmp_path / "quiet" / "storage").mkdir(parents=True)
+    assert hothouse("--data-dir", str(tmp_path / "quiet"), "deadletters").output.strip() == "nothing was kept out"
 
 
 @pytest.mark.parametrize(

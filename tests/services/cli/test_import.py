@@ -199,7 +199,11 @@ def test_it_waits_for_learners_that_begin_late(
     monkeypatch.setattr(import_rows.time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(import_rows.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
     import_rows._wait(Job())  # type: ignore[arg-type]
-    assert "learned later" not in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "learned later" not in said.out
+    assert [line for line in said.err.splitlines() if line.endswith(" ...")] == [
+        "adding rows ...", "learning again from the history ...",
+    ], "where there is no terminal, a line as the work changes"  # fmt: skip
     assert next(seen, None) is None
 
 

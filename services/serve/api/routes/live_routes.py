@@ -10,7 +10,6 @@ import numpy as np
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from models.psychrometrics import DERIVED
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
 from services.serve.api.begun_stream import BegunStream
@@ -115,8 +114,7 @@ def live_routes(state: ApiState) -> APIRouter:
         if not since <= until <= since + LONGEST_MS:
             raise ProblemError(422, "query.since_ms: the span must be 31 days at most, and end after it begins")
         said = await backend.said_ahead(*key, target, horizon_min, since, until)
-        channels = [name for name in (target,) if name in (*spec.channels, *DERIVED)]
-        came = await backend.series(*key, channels, since, until, spec.step_ms)
+        came = await backend.series(*key, [target], since, until, spec.step_ms)
         past = _past(target, horizon_min, said, dict(zip(came["end_ms"].tolist(), came["mean"][target], strict=True)))
         return QualityAnswer(zones=found, past=past)
 
