@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.contexts import Action
+from amqtt.errors import AMQTTError
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
@@ -29,6 +31,8 @@ __all__ = ["run"]
 
 LOOK_S = 10.0
 """How often the log's length is looked at."""
+AT_ONCE = 100
+"""Of what waited for a client, so many messages are sent before it has acknowledged some."""
 
 
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
@@ -36,7 +40,41 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
 
     amqtt forgets it after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is killed,
     or whose disk is full, would lose messages. A kept message is sent again on the next connection.
+
+    There amqtt answers nothing until all that waited is acknowledged, or has waited for seconds. A gateway whose
+    subscription is not answered gives up and connects again, each time. So it is sent beside what else is to be done.
     """
+
+    _sending: asyncio.Task[None] | None = None
+
+    async def _retry_deliveries(self) -> None:
+        """See :meth:`send_what_waited`, which follows."""
+
+    def send_what_waited(self, session: Any) -> None:
+        """Begin to send what the client has not acknowledged, then what came while it was away."""
+        self._sending = asyncio.create_task(self._send_all(deque(session.inflight_out.values()), session))
+
+    async def _send_all(self, again: deque[Any], session: Any) -> None:
+        async def send_some() -> None:
+            while again or not session.retained_messages.empty():
+                with suppress(TimeoutError, AMQTTError):  # it is kept; or it has been acknowledged meanwhile
+                    if again:
+                        await self._handle_message_flow(again.popleft())
+                    else:
+                        await self._send(session.retained_messages.get_nowait())
+
+        await asyncio.gather(*(send_some() for _ in range(AT_ONCE)), return_exceptions=True)
+        while True:  # amqtt may take a client that comes back at once for one that is away: what comes then goes, too
+            with suppress(TimeoutError, AMQTTError):
+                await self._send(await session.retained_messages.get())
+
+    async def _send(self, waited: Any) -> None:
+        await self.mqtt_publish(waited.topic, waited.data, waited.qos, retain=False)
+
+    async def stop(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+        await super().stop()
 
     async def _handle_qos1_message_flow(self, app_message: Any) -> None:
         session = self.session
@@ -77,6 +115,11 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
     ) -> None:
         await self._client_connected(listener_name, _BoundedReader(reader), StreamWriterAdapter(writer))
+
+    async def _publish_session_retained_messages(self, session: Any) -> None:
+        handler = self._get_handler(session)
+        if handler is not None:
+            handler.send_what_waited(session)
 
     async def _topic_filtering(self, session: Any, topic: str, action: Action) -> bool:
         return self.rules.allow(session.username, topic, action)

@@ -6,11 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from paho.mqtt.client import Client, MQTTMessage
 
 from edge.mqtt import broker as brokers
 from edge.mqtt.broker import BrokerError, LocalBroker
@@ -112,6 +116,58 @@ def test_mosquitto_keeps_what_waits_over_a_restart(tmp_path: Path) -> None:
         broker_was_restarted = True
         session()
     assert received == [str(n).encode() for n in range(50)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_acknowledges_nothing_is_answered_all_the_same(tmp_path: Path, kind: str) -> None:
+    """A gateway waits four seconds for the answer to its subscription; what waits for it must not hold that up. What it
+    has not acknowledged comes with each connection, and once it has, no more.
+    """
+    with local_broker(tmp_path / "b", kind) as broker:
+        took_s, waited = [], [str(n).encode() for n in range(50)]
+        with waiting_session(broker):
+            pass
+        with device(broker.address) as publish:
+            publish([("waits", payload) for payload in waited])
+        for _ in range(3):
+            with waiting_session(broker) as (took, received):
+                took_s.append(took)
+                until(lambda: len(received) >= len(waited), "all that waits comes")
+                assert sorted(message.payload for message in received) == sorted(waited)
+                assert not any(message.retain for message in received)
+        assert min(took_s) < 4.0
+        with waiting_session(broker, acknowledges=True) as (_, received):
+            until(lambda: len(received) >= len(waited), "all that waits comes")
+        with device(broker.address) as publish:
+            publish([("waits", b"last")])
+        with waiting_session(broker) as (_, received):
+            until(lambda: b"last" in [message.payload for message in received])
+            assert len(received) < len(waited)
+
+
+@contextmanager
+def waiting_session(broker: LocalBroker, *, acknowledges: bool = False) -> Iterator[tuple[float, list[MQTTMessage]]]:
+    """A session's connection: how long its subscription waited for an answer, and what it gets."""
+    received: list[MQTTMessage] = []
+    subscribed: list[object] = []
+
+    def on_message(client: Client, _: object, message: MQTTMessage) -> None:
+        received.append(message)
+        if acknowledges:
+            client.ack(message.mid, message.qos)
+
+    client = new_client(broker.address, "test-session", persistent=True, v5=broker.address.v5)
+    client.on_connect = lambda client, *_: client.subscribe("waits", qos=1)
+    client.on_subscribe = lambda *given: subscribed.append(given)
+    client.on_message = on_message
+    began_s = time.monotonic()
+    open_connection(client, broker.address, session_expiry_s=600)
+    until(lambda: subscribed)
+    try:
+        yield time.monotonic() - began_s, received
+    finally:
+        client.disconnect()
+        client.loop_stop()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -213,6 +213,23 @@ def test_a_kill_in_the_stream_loses_nothing(gateway: GatewayProcess) -> None:
         until(lambda: set(gateway.seqs()) == set(range(300)))
 
 
+@pytest.mark.slow
+def test_a_gateway_that_is_killed_in_a_burst_comes_back(gateway: GatewayProcess) -> None:
+    """Thousands wait for it when it comes, and more come meanwhile: its subscription is answered all the same, and it
+    gets all of them.
+    """
+    seqs = range(1, 10_001)
+    gateway.start()
+    with device(gateway.address) as publish:
+        burst = threading.Thread(target=publish, args=(gateway.messages(seqs),))
+        burst.start()
+        until(lambda: len(gateway.seqs()) > 2000)
+        gateway.stop(signal.SIGKILL)
+        gateway.start()
+        until(lambda: set(gateway.seqs()) == set(seqs), "all are in the log", 120)
+        burst.join()
+
+
 @pytest.mark.parametrize("address", ["server", "mosquitto"], indirect=True)
 def test_what_waits_for_a_full_log_waits_once(gateway: GatewayProcess) -> None:
     """However often the connection ends: what the broker sends again takes the place of what waits, and all of it is
