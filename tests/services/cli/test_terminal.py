@@ -49,7 +49,8 @@ def summary() -> dict[str, Any]:
     return {
         "published": 1_234_567, "accepted": 1_234_567, "duplicates": 0, "late": 0, "rejected": {}, "rows": 123_456,
         "forecasts": 12_345, "first_forecast_s": 12.3, "peak_memory_mb": 2345, "retrains": 1, "swaps": 1, "errors": [],
-        "probe": {"sent": 3600, "failed": 0, "p50_ms": 2.1, "p99_ms": 12.3}, "models": [model("v12", "champion")],
+        "probe": {"sent": 3600, "failed": 0, "failures": {}, "p50_ms": 2.1, "p99_ms": 12.3},
+        "models": [model("v12", "champion")],
         "mae": dict.fromkeys(LEVELS, cells) | {"co2_ppm": {"60": {"n": 7, **dict.fromkeys(names, 1234.5)}}},
         "ran_s": 200.0, "retrain_every_s": 30.0, "promote": "always",
     }  # fmt: skip

@@ -102,7 +102,7 @@ def test_a_demo_sets_a_limit_of_age_that_goes_with_its_rows(tmp_path: Path) -> N
 def test_a_missing_sample_fails_the_run() -> None:
     """One published sample that is not counted anywhere is seen by the checks."""
     counted = ledger(6, [{"accepted": 3, "duplicates": 1, "late": 1, "rejected": {}, "zone_rows": 1}])
-    probe = {"sent": 1, "failed": 0}
+    probe = {"sent": 1, "failed": 0, "failures": {}}
     summary = {**counted, "probe": probe, "errors": [], "forecasts": 1, "retrain_every_s": 0}
     outcome = {claim: holds for claim, holds, _ in checks(summary)}
     assert outcome.pop("every published sample is accounted for") is False
