@@ -16,13 +16,14 @@ from kafka import errors as kafka_errors
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewayOptions
 from edge.log import Record
+from edge.log.kafka import clients
 from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
 from edge.wire.reading import Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
 from edge.wire.topic import sample_topic
 from tests.conftest import require_env
-from tests.kafka_logs import delete_topics, kafka_logs
+from tests.kafka_logs import delete_topics, kafka_logs, made_anew
 from tests.patience import budget_s, patience_s
 from tests.patience import until as wait_until
 from tests.running import running_gateway
@@ -155,6 +156,25 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(log: KafkaLog) ->
     with running(log):
         wait_until(lambda: ("demo", 229) in samples(log))
     assert samples(log) == [("demo", seq) for seq in [*range(10), *range(100, 115), *range(200, 230)]]
+
+
+def test_a_gateway_whose_log_was_made_anew_acknowledges_nothing(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so, and what came meanwhile is taken by one that is started on the log of now."""
+    monkeypatch.setattr(clients, "LOOK_S", 0.5)
+    where = sample_topic("demo", "z1", "climate")
+    watched = KafkaLog(log.address, 2)
+    with running(watched) as gateway:
+        publish(log, [(where, encode_message([sample(1)]))])
+        wait_until(lambda: samples(log) == [("demo", 1)])
+        other = made_anew(log)
+        wait_until(lambda: "was deleted and made anew: it is another log" in gateway.status()["last_error"])
+        publish(log, [(where, encode_message([sample(seq)])) for seq in (2, 3)])
+        assert samples(other) == []
+    watched.close()
+    with running(other):
+        wait_until(lambda: len(samples(other)) == 2)
+    assert samples(other) == [("demo", 2), ("demo", 3)]
+    other.close()
 
 
 def test_a_packed_message_is_one_dead_letter(log: KafkaLog) -> None:
