@@ -12,6 +12,7 @@ from contextlib import suppress
 from services.config import Settings
 from services.errors import ModelFilesError
 from services.learn.experts import EXPERTS
+from services.learn.promotion.artefact_files import MODELS
 from services.learn.tracking.registry_file import REGISTRY_FILE, artefact_root, move_artefacts
 from services.store.pointer import Pointer
 from services.store.storage import Storage
@@ -25,7 +26,7 @@ def bring_along(settings: Settings, storage: Storage) -> None:
     """Have models be looked for where they are now, while nothing runs on the state. Changes nothing otherwise."""
     for expert in EXPERTS.values():
         with suppress(ModelFilesError):  # a pointer that cannot be read: whoever follows it says so
-            Pointer(storage, expert.name).bring_along(settings.storage_folder / "models")
+            Pointer(storage, expert.name).bring_along(settings.storage_folder / MODELS)
     registry = settings.data_dir / REGISTRY_FILE
     if settings.learn.mlflow_uri or not registry.exists():
         return

@@ -18,7 +18,7 @@ from kafka.structs import OffsetAndMetadata
 
 from edge.gateway.record_builder import Message
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, topic_id
+from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, is_another, topic_id
 from edge.timing import Backoff, Periodic
 
 __all__ = ["KafkaSource"]
@@ -111,8 +111,7 @@ class KafkaSource:
             consumer.close(autocommit=False, timeout_ms=1000)
 
     def _is_another(self, consumer: KafkaConsumer) -> bool:
-        found = topic_id(consumer, self._address.topic)
-        return bool(found and self._topic_id and found != self._topic_id)
+        return is_another(consumer, self._address.topic, self._topic_id)
 
     def _begin_anew(self, places: Sequence[TopicPartition]) -> None:
         with self._lock:

@@ -48,8 +48,8 @@ class KafkaLog:
     A record that another process appended is seen within 0.2 s; one of our own at once. Several processes may append
     (none raises ``LogBusyError``); receive times are then non-decreasing among those of each. A topic that was deleted
     and made anew is seen within some seconds; from then on every call raises ``LogReplacedError``. ``id`` is empty with
-    servers before Kafka 2.8. Raises
-    ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not answer.
+    servers before Kafka 2.8. Raises ``LogFormatError`` where the topic is another's, ``LogError`` when Kafka does not
+    answer.
     """
 
     def __init__(self, address: KafkaAddress, partitions: int = 4) -> None:

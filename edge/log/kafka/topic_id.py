@@ -11,7 +11,7 @@ import contextlib
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
 
-__all__ = ["ASK_S", "LOOK_S", "ask_topic", "topic_id"]
+__all__ = ["ASK_S", "LOOK_S", "ask_topic", "is_another", "topic_id"]
 
 LOOK_S = 10.0
 """How often clients are to look at what a topic is, besides after an error: then at once."""
@@ -25,6 +25,12 @@ def topic_id(client: KafkaConsumer | KafkaProducer, topic: str) -> str:
     """The id, as far as the client's own thread has heard; empty while the topic is away, or servers give none."""
     cluster = client._metadata if isinstance(client, KafkaProducer) else client._cluster
     return str(cluster.topic_id(topic) or "")
+
+
+def is_another(client: KafkaConsumer | KafkaProducer, topic: str, known: str) -> bool:
+    """Whether the topic of that name has another id than ``known``; not where either is empty."""
+    found = topic_id(client, topic)
+    return bool(found and known and found != known)
 
 
 def ask_topic(consumer: KafkaConsumer) -> None:

@@ -21,9 +21,10 @@ from services.store.storage import FolderStorage, fetch_folder, forget_folder, o
 if TYPE_CHECKING:
     from services.store.storage import Storage, StorageAddress
 
-__all__ = ["ArtefactFiles", "check_files", "check_fits"]
+__all__ = ["MODELS", "ArtefactFiles", "check_files", "check_fits"]
 
 MODELS = "models"
+"""The folder of artefacts in the storage."""
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 
