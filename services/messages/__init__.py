@@ -59,7 +59,7 @@ from services.messages.learning_messages import (
     TrainingAccepted,
     TrainingRun,
 )
-from services.messages.runtime_messages import GatewayFigures, RuntimeFigures
+from services.messages.runtime_messages import ForecasterFigures, GatewayFigures, RuntimeFigures
 
 __all__ = [
     "ASK_AGAIN",
@@ -82,6 +82,7 @@ __all__ = [
     "ForecastPoint",
     "ForecastReply",
     "ForecastRequest",
+    "ForecasterFigures",
     "GatewayFigures",
     "LearningCounts",
     "LearningFigures",

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 from edge.figure_fields import counter, gauge
 from edge.wire.gateway_status import GatewayStatus
 
-__all__ = ["GatewayFigures", "RuntimeFigures"]
+__all__ = ["ForecasterFigures", "GatewayFigures", "RuntimeFigures"]
 
 
 class GatewayFigures(GatewayStatus):
@@ -17,6 +17,18 @@ class GatewayFigures(GatewayStatus):
 
     restarts: Annotated[int, counter("hothouse_gateway_restarts_total", "How often the gateway was started again.")]
     error: str  # why samples do not come in; empty when all is well
+
+
+class ForecasterFigures(TypedDict):
+    """What the replicas of the Forecaster serve, together, as the model pointer knows it."""
+
+    champion: str  # the version that the model pointer names
+    serving: str  # the versions that answer, where there are several with commas
+    replicas: Annotated[int, gauge("hothouse_forecaster_replicas", "Replicas of the Forecaster that report.")]
+    replicas_failing: Annotated[
+        int, gauge("hothouse_forecaster_replicas_failing", "Replicas that cannot load the champion.")
+    ]
+    last_error: str  # why one of them cannot; empty when all serve the champion
 
 
 class RuntimeFigures(TypedDict):

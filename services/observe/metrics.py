@@ -17,9 +17,9 @@ _HEAD = """\
 # Metrics
 
 `GET /metrics` answers these for Prometheus. The label `component` says which part told a figure: `shard-0` and so on,
-`retrainer`, `retrainer-trees`, `retrainer-tuned`, `gateway`, `runtime` (the process `hothouse up`). The figures of the
-API replica that answers have none, nor have those of a gateway that runs alone and answers for itself
-(`gateway.metrics_port`).
+`retrainer`, `retrainer-trees`, `retrainer-tuned`, `forecaster` (all its replicas), `gateway`, `runtime` (the process
+`hothouse up`). The figures of the API replica that answers have none, nor have those of a gateway that runs alone and
+answers for itself (`gateway.metrics_port`).
 
 `field` is where `GET /status` has the figure, under `components`. There a field that ends in `_ms` is in milliseconds.
 What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log; while it reads

@@ -11,11 +11,19 @@ from typing import Annotated, TypedDict, cast
 from edge.figure_fields import counter, figures_of, gauge
 from edge.prometheus import Told
 from services.ingest.figures import PartitionFigures, ShardFigures
-from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
+from services.messages import (
+    RETRAINER_ACTOR,
+    ForecasterFigures,
+    GatewayFigures,
+    LearningFigures,
+    LeftZone,
+    RuntimeFigures,
+)
 from services.observe.metrics import metrics_page
 
 __all__ = [
     "COMPONENTS",
+    "FORECASTER",
     "SHOWN_ON_METRICS",
     "ApiFigures",
     "Figures",
@@ -25,11 +33,15 @@ __all__ = [
     "told_by",
 ]
 
-Figures = ShardFigures | LearningFigures | GatewayFigures | RuntimeFigures
+Figures = ShardFigures | LearningFigures | ForecasterFigures | GatewayFigures | RuntimeFigures
+
+FORECASTER = "forecaster"
+"""What the replicas of the Forecaster are called together."""
 
 COMPONENTS: dict[str, type] = {
     "shard": ShardFigures,  # shard-0, shard-1 ...
     RETRAINER_ACTOR: LearningFigures,  # retrainer: the network's; retrainer-trees, retrainer-tuned
+    FORECASTER: ForecasterFigures,
     "gateway": GatewayFigures,
     "runtime": RuntimeFigures,
 }

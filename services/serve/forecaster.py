@@ -53,6 +53,9 @@ class ModelPointerLink(Protocol):
     async def report(self, generation: int, version: str, error: str) -> bool:
         """See ``ModelPointer.report``."""
 
+    async def show(self) -> None:
+        """Show ``ModelPointer.figures`` on the live state."""
+
     async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
         """Tell the live state, and after a swap have the shards compute the last step again."""
 
@@ -171,6 +174,7 @@ class Forecaster:
             first = await self._pointer.report(self._generation, self.version, self._error)
             if announce:
                 await self._pointer.announce(champion, self._error, first)
+            await self._pointer.show()
         except Exception as error:  # the model pointer or the live state restarts: the next turn reports again
             _log.info("the swap to %s could not be reported: %s", champion["version"], error)
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 from services.observe.duration import in_words
-from services.serve.components import Figures, shards_of
+from services.serve.components import FORECASTER, Figures, shards_of
 from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
@@ -97,7 +97,8 @@ def awaited(stats: Mapping[str, Figures], timezone: Callable[[str], str] = lambd
 def component_errors(stats: Mapping[str, Figures], pointer: PointerAnswer | None = None) -> dict[str, str]:
     """What fails now, by component: its own error, and that of a part that it reports on (a shard's ``series``).
 
-    ``pointer`` is the model pointer's status, where it was asked: each replica says why it does not serve the champion.
+    ``pointer`` is the model pointer's status, where it was asked: each replica says why it does not serve the champion,
+    and nothing is said of them together.
 
     >>> component_errors({"shard-0": {"last_error": "", "series": {"last_error": "refused"}}})
     {'shard-0 series': 'refused'}
@@ -113,6 +114,8 @@ def component_errors(stats: Mapping[str, Figures], pointer: PointerAnswer | None
                 found[f"{name} {part}"] = nested.get("last_error")
     if pointer is not None:
         found["slot"] = pointer.get("error")
+        if "replicas" in pointer:
+            found.pop(FORECASTER, None)
         found |= {f"forecaster {name}": report["error"] for name, report in pointer.get("replicas", {}).items()}
     return {name: str(error) for name, error in sorted(found.items()) if error}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict
 
-from services.messages import ServedModel
+from services.messages import ForecasterFigures, ServedModel
 from services.store.pointer import Pointed, Pointer
 from services.store.storage import StorageAddress, open_storage
 
@@ -102,6 +102,16 @@ class ModelPointer:
     async def status(self) -> ModelPointerStatus:
         """For operators; a replica that has not reported for a minute is left out."""
         return ModelPointerStatus(champion=self._champion, replicas=self._alive())
+
+    async def figures(self) -> ForecasterFigures:
+        """What the replicas that are alive serve, together."""
+        found = list(self._alive().values())
+        errors = [report["error"] for report in found if report["error"]]
+        return ForecasterFigures(
+            champion=self._champion["version"], serving=", ".join(sorted({report["version"] for report in found})),
+            replicas=len(found), replicas_failing=len(errors),
+            last_error=f"{self._champion['version']} cannot be loaded: {errors[0]}" if errors else "",
+        )  # fmt: skip
 
     def _alive(self) -> dict[str, ReplicaReport]:
         oldest = self._clock_s() - FORGET_REPLICA_S

@@ -24,6 +24,7 @@ from services.serve.api.backend import POLL_S
 from services.serve.api.client_limits import Limits
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.backend.ray_backend import RayBackend
+from services.serve.components import FORECASTER
 from services.serve.forecaster import Forecaster, Load
 from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState
@@ -133,6 +134,11 @@ class _RayModelPointerLink:
     async def report(self, generation: int, version: str, error: str) -> bool:
         pointer = await self._actors.find(MODEL_POINTER_ACTOR)
         return bool(await pointer.report.remote(self._replica, generation, version, error))
+
+    async def show(self) -> None:
+        pointer = await self._actors.find(MODEL_POINTER_ACTOR)
+        live_state = await self._actors.find(live_state_actor())
+        await live_state.put_stats.remote(FORECASTER, await pointer.figures.remote())
 
     async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
         live_state = await self._actors.find(live_state_actor())

@@ -38,6 +38,7 @@ CAUSED = {
         "HothouseTrainingFailed": "test_a_training_that_hangs_and_is_lost_is_told",
         "HothouseLearningFailing": "test_a_training_that_hangs_and_is_lost_is_told",
         "HothouseRegistryAway": "test_a_registry_that_is_damaged_is_told",
+        "HothouseModelNotLoaded": "test_a_champion_that_cannot_be_loaded_is_told",
         "HothouseRollback": "test_a_champion_whose_files_are_damaged_is_told",
     },
     "test_runtime_alerts.py": {

@@ -6,25 +6,33 @@ No network is trained: what a training and a comparison give comes from a stand-
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from models.spec import Place
 from services.config import LearnSettings
 from services.errors import HothouseError, TrainingError
 from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
-from services.messages import RETRAINER_ACTOR
+from services.messages import RETRAINER_ACTOR, ForecasterFigures
+from services.serve.components import FORECASTER
+from services.serve.forecaster import Forecaster
+from services.serve.model_loading import load_model
 from tests.patience import patience_s, until
 from tests.prometheus.server import Prometheus
 from tests.prometheus.told_figures import ends, fires, watched
 from tests.services.learn.fakes import Clock, FakeCluster
 from tests.services.learn.synthetic import SCHEMA
+from tests.services.serve.fakes import SPEC
+from tests.services.serve.test_forecaster import Link
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -120,3 +128,31 @@ def test_a_champion_whose_files_are_damaged_is_told(loop: Loop) -> None:
     until(back, "v1 serves again")
     fires(loop.prometheus, "HothouseRollback")
     ends(loop.prometheus, "HothouseRollback")
+
+
+def test_a_champion_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    """HothouseModelNotLoaded: a real replica finds no artefact in the folder; ends when another model is named."""
+    link = Link(tmp_path / "storage")
+    events = asyncio.new_event_loop()
+    thread = threading.Thread(target=events.run_forever, daemon=True)
+    thread.start()
+
+    def run(what: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(what, events).result(patience_s(120))
+
+    def figures() -> ForecasterFigures:
+        return cast(ForecasterFigures, run(link.pointer.figures()))
+
+    replica = Forecaster(SPEC, lambda _: Place(), load_model, link)
+    try:
+        run(replica.start())
+        with watched(tmp_path, FORECASTER, figures) as prometheus:
+            run(link.pointer.set("v1", str(tmp_path / "gone")))
+            fires(prometheus, "HothouseModelNotLoaded")
+            assert "v1 cannot be loaded" in figures()["last_error"]
+            run(link.pointer.set("online", ""))
+            ends(prometheus, "HothouseModelNotLoaded")
+        run(replica.stop())
+    finally:
+        events.call_soon_threadsafe(events.stop)
+        thread.join(patience_s(30))

@@ -245,6 +245,10 @@ def test_a_corrupt_champion_leaves_the_old_one(serving: Serving) -> None:
     assert serving.forecast() == "v20"
     report = next(iter(serving.http.get("/status").json()["slot"]["replicas"].values()))
     assert (report["version"], "altered" in report["error"]) == ("v20", True)
+    until(lambda: serving.http.get("/health/ready").json()["degraded"] == ["forecaster"], "/health/ready names it", 30)
+    until(lambda: "hothouse_forecaster_replicas_failing" in serving.http.get("/metrics").text, "it is a metric", 30)
+    serving.swap_to("v22", save_model(serving.settings, "v22"))
+    until(lambda: not serving.http.get("/health/ready").json()["degraded"], "nothing fails any more", 30)
 
 
 def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving) -> None:

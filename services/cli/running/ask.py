@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StatusAnswer,  # a part of the cluster's: questions run on the bare install
         WhatIfAnswer,
     )
+    from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 
@@ -134,7 +135,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
         return
     health = answer["health"]
     state = "[green]ready[/]" if health["ready"] else "[bold red]not ready[/]"
-    serving = answer["slot"].get("champion", {}).get("version") or answer["slot"].get("error", "unknown")
+    serving = _serving(answer["slot"])
     console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
@@ -145,6 +146,15 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     console.print(component_table(components))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)
+
+
+def _serving(slot: PointerAnswer) -> str:
+    """What the replicas serve, and beside it the champion where they do not."""
+    champion = slot.get("champion", {}).get("version")
+    if not champion:
+        return slot.get("error", "unknown")
+    served = sorted({report["version"] for report in slot.get("replicas", {}).values()}) or [champion]
+    return ", ".join(served) + ("" if served == [champion] else f"; the champion {champion} does not serve yet")
 
 
 def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:

@@ -143,6 +143,26 @@ def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     assert "next training of trees with 5 days of new rows" in result.output.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("served", "words"),
+    [
+        (["v3", "v3"], "model v3"),
+        (["v2", "v2"], "model v2; the champion v3 does not serve yet"),
+        (["v3", "v2"], "model v2, v3; the champion v3 does not serve yet"),
+    ],
+)
+def test_status_names_what_answers_where_that_is_not_the_champion(
+    running: FakeHothouse, served: list[str], words: str
+) -> None:
+    """A champion that replicas cannot load, or have not loaded yet, is not named as if it served."""
+    _, status = running.answers["GET", "/status"]
+    status["slot"]["replicas"] = {
+        f"replica-{index}": {"generation": 2, "version": version, "error": ""} for index, version in enumerate(served)
+    }
+    first = hothouse("status").output.splitlines()[0]
+    assert first.endswith(f"ready; 1 of 1 zones; {words}")
+
+
 def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
     """`models list` shows each model beside persistence and the 24-hour naive."""
     result = hothouse("models", "list")

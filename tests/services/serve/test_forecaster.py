@@ -13,7 +13,7 @@ import pytest
 
 from models.spec import Place
 from services.errors import ModelFilesError
-from services.messages import ASK_AGAIN, F32, I64, ForecastRequest, ServedModel
+from services.messages import ASK_AGAIN, F32, I64, ForecasterFigures, ForecastRequest, ServedModel
 from services.serve.forecaster import Forecaster, warm_up
 from services.serve.model_pointer import ModelPointer
 from tests.patience import patience_s
@@ -39,12 +39,16 @@ class Link:
         self.pointer = ModelPointer(path)
         self.announced: list[tuple[str, str, bool]] = []
         self.told = asyncio.Event()
+        self.shown: ForecasterFigures | None = None
 
     async def wait(self, seen_generation: int) -> ServedModel:
         return await self.pointer.wait(seen_generation, 0.5)
 
     async def report(self, generation: int, version: str, error: str) -> bool:
         return await self.pointer.report("replica", generation, version, error)
+
+    async def show(self) -> None:
+        self.shown = await self.pointer.figures()
 
     async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
         self.announced.append((champion["version"], error, first))
@@ -209,6 +213,11 @@ def test_a_champion_that_failed_is_tried_again(tmp_path: Path) -> None:
         champion = await link.pointer.set("v1", "1")
         await replica._take(champion)
         assert link.announced == [("v1", "the storage is away", False)]
+        failing = ForecasterFigures(
+            champion="v1", serving="online", replicas=1, replicas_failing=1,
+            last_error="v1 cannot be loaded: the storage is away",
+        )  # fmt: skip
+        assert link.shown == failing
         for seconds, expected in ((0, 1), (4.9, 1), (0.1, 2), (5, 2), (5, 3), (19, 3), (1, 4)):
             clock.now_s += seconds
             await replica._take(champion)
@@ -224,6 +233,7 @@ def test_a_champion_that_failed_is_tried_again(tmp_path: Path) -> None:
         clock.now_s += 301
         await replica._take(champion)
         assert link.announced[1:] == [("v1", "", True)]
+        assert link.shown == {**failing, "serving": "v1", "replicas_failing": 0, "last_error": ""}
         assert (await replica.forecast(request()))["version"] == "v1"
         clock.now_s += 3600
         await replica._take(champion)

@@ -169,6 +169,7 @@ def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> N
         )
         await system.live_state.put_stats("retrainer", {"last_error": "", "registry_error": "MLflow does not answer"})
         await system.live_state.put_stats("gateway", {"error": "not connected to the broker: refused"})
+        await system.live_state.put_stats("forecaster", {"last_error": "v1 cannot be loaded: golden output differs"})
         await system.state._take(await system.live_state.wait(0, 0))
 
     asyncio.run(fail())
@@ -181,5 +182,5 @@ def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> N
     ]
     ready = system.client.get("/health/ready")
     assert ready.status_code == 200
-    assert ready.json()["degraded"] == ["gateway", "retrainer registry", "shard-0 series"]
+    assert ready.json()["degraded"] == ["forecaster", "gateway", "retrainer registry", "shard-0 series"]
     assert "refused" not in ready.text
