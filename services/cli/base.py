@@ -62,10 +62,20 @@ class Group(typer.core.TyperGroup):
             raise
         except Exception as error:
             if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
+                self._say_where_it_stands(ctx, error)
                 raise  # usage errors and exits are Typer's own
             hint = "This is a fault of Hothouse: `hothouse --debug ...` shows where. Please report it."
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
             raise typer.Exit(1) from None
+
+    def _say_where_it_stands(self, ctx: Any, error: Any) -> None:
+        """Of an option that a command lacks, but that may stand before each of them: that it does."""
+        name = getattr(error, "option_name", None)  # of a NoSuchOption, a class that Typer keeps to itself
+        for option in self.get_params(ctx):
+            if name in option.opts and error.ctx is not None:
+                program, _, command = error.ctx.command_path.partition(" ")
+                value = "" if getattr(option, "is_flag", False) else " ..."
+                error.message += f". It stands before the command: {program} {name}{value} {command}"
 
 
 def _tell(error: HothouseError) -> None:

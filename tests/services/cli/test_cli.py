@@ -44,6 +44,22 @@ def test_a_demos_plans_are_those_of_a_file_beside_a_recording(options: list[str]
     assert says in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (["up", "--config", "x.toml"], "It stands before the command: hothouse --config ... up"),
+        (["models", "list", "--data-dir", "x"], "It stands before the command: hothouse --data-dir ... models list"),
+        (["up", "--debug"], "It stands before the command: hothouse --debug up"),
+    ],
+)
+def test_an_option_that_stands_behind_its_command_is_shown_its_place(told: list[str], says: str) -> None:
+    """What every command has stands before it; who writes it behind is told where it goes."""
+    result = hothouse(*told)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.replace("│", " ").split())
+    assert "stands before" not in hothouse("up", "--confg", "x").stderr
+
+
 def test_help_stays_light() -> None:
     """`hothouse --help` loads none of the heavy libraries, so it answers at once and on the bare install."""
     heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "httpx", "paho", "amqtt"}
