@@ -24,9 +24,9 @@ from services.backtest.table import Table, read_table
 DAYS = 3
 
 
-def begun_on(table: Table, day: int) -> Table:
-    """The recording from a day on, as long as its first forecasts can be judged."""
-    first, last = ((day + more) * DAY_MS // table.step_ms for more in (0, DAYS + 1))
+def begun_on(table: Table, day: int, days: int = DAYS) -> Table:
+    """The recording from a day on, as long as the forecasts of its first ``days`` can be judged."""
+    first, last = ((day + more) * DAY_MS // table.step_ms for more in (0, days + 1))
     start_ms, end_ms = (table.start_ms + row * table.step_ms for row in (first, last))
     spans = tuple((max(begin, start_ms), min(end, end_ms - table.step_ms)) for begin, end in table.spans)
     return replace(table, start_ms=start_ms, values=table.values[:, first:last], spans=spans)

@@ -18,7 +18,7 @@ from models.online.online_forecaster import OnlineForecaster
 from models.paths.past_errors import PastErrors
 from models.paths.past_nights import DAY, NIGHT, PastNights
 from models.paths.scenario_events import extreme, next_span
-from models.paths.scenarios import scenarios
+from models.paths.scenarios import SETTLED_DAYS, days_known, scenarios
 from models.paths.steps import Knots, path_steps
 from models.spec import ForecastSpec
 from models.zone_arrays import whose_turn
@@ -130,8 +130,12 @@ class Paths:
 
     def _expect(self, zones: I64, step: int, day_bin: I64, path: F32, is_night: IsNight) -> None:
         """Say beforehand what the next night and day will be like, to learn how good that is; once, from the last of
-        these origins before it begins.
+        these origins before it begins. Of zones in their first days nobody asks: they are forecast in another way.
         """
+        settled = days_known(self.errors.templates(zones, step, int(day_bin[0]))) >= SETTLED_DAYS
+        zones, day_bin, path = zones[settled], day_bin[settled], path[settled]
+        if not len(zones):
+            return
         for kind in (NIGHT, DAY):
             span = self.span(kind, is_night)
             if span is None or not span[2] or self.knots.steps[span[0]] > self.errors.every:

@@ -4,8 +4,9 @@ Each time of a path has a distribution of its own, through p10, p50 and p90. A s
 values belong together is what a set of templates says: past days' errors where the zone has them (the Schaake shuffle,
 Clark and others 2004, with errors of forecasts in place of observations, as in ensemble copula coupling, Schefzik,
 Thorarinsdottir and Gneiting 2013), and for the rest draws of a stated dependence: a Gaussian copula with errors that
-fade out over time and are partly the same in all zones. Only the templates' ranks count, so each time's distribution
-stays what the path says.
+fade out over time and are partly the same in all zones. In a zone's first days errors
+fade out slowly: what is off then is a level, which nobody knows yet. Only the templates' ranks count, so each time's
+distribution stays what the path says.
 """
 
 from __future__ import annotations
@@ -18,18 +19,25 @@ import numpy.typing as npt
 
 from models.spec import ForecastSpec
 
-__all__ = ["SCENARIOS", "quantile_at", "scenarios", "seed_of"]
+__all__ = ["SCENARIOS", "SETTLED_DAYS", "days_known", "quantile_at", "scenarios", "seed_of"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 SCENARIOS = 100
 
-FADING_MS = 6 * 3_600_000
-"""The stated dependence: two errors this far apart in time have a correlation of 1 / e ..."""
+FADING_MS, FADING_FIRST_MS = 6 * 3_600_000, 24 * 3_600_000
+"""The stated dependence: two errors this far apart in time have a correlation of 1 / e; the second is that of zones
+without a past, and holds ..."""
+
+FIRST_DAYS, SETTLED_DAYS = 3.0, 9.0
+"""... up to so many past days; from so many on the first does, and between them what lies between."""
+
+ROWS_A_DAY = 2
+"""So many templates are of one past day."""
 
 SHARED = 0.25
-"""... and those of two zones of a site, one of this."""
+"""Errors of two zones of a site have a correlation of this."""
 
 P90_NORMAL = 1.2816
 """p90 of a standard normal distribution."""
@@ -59,7 +67,7 @@ def scenarios(
     >>> scenarios(path, np.array([6, 12]), none[:, :, :0], np.array([], np.int64), ("s", 0), ["z"], spec).shape
     (100, 1, 2, 1)
     """
-    rank_of = _stated(steps, seed, zones, path.shape[2], spec.step_ms)
+    rank_of = _stated(steps, seed, zones, path.shape[2], spec.step_ms / _fading_ms(templates))
     if len(template_steps):  # forecasts that end within the hour have no time at which errors are kept
         past = _at(templates[:SCENARIOS], template_steps, steps)
         rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
@@ -79,6 +87,15 @@ def quantile_at(path: F32, level: float) -> F32:
     return np.asarray(_value(path, _scaled(np.array(level))), dtype=np.float32)
 
 
+def days_known(templates: F32) -> npt.NDArray[np.float64]:
+    """Of how many past days zones have errors, ``[R, Z, J, M] -> [Z]``.
+
+    >>> days_known(np.array([[[[0.5]], [[np.nan]]], [[[0.1]], [[0.2]]]], dtype=np.float32)).tolist()
+    [1.0, 0.5]
+    """
+    return np.asarray(np.isfinite(templates).any(axis=(2, 3)).sum(axis=0) / ROWS_A_DAY)
+
+
 def _scaled(level: npt.NDArray[np.float64]) -> F32:
     """How far a quantile lies from the median, in distances to p10 or p90: of a logistic distribution, whose tails are
     longer than a normal one's, as those of forecasts are.
@@ -91,13 +108,23 @@ def _value(path: F32, scaled: F32) -> F32:
     return np.asarray(p50 + np.where(scaled > 0, p90 - p50, p50 - p10) * scaled)
 
 
-def _stated(steps: I64, seed: tuple[str, int], zones: Sequence[str], targets: int, step_ms: int) -> F32:
-    """Draws of the stated dependence, ``[SCENARIOS, Z, T, M]``; 1 is the distance to p90."""
+def _fading_ms(templates: F32) -> npt.NDArray[np.float64]:
+    """How slowly errors fade out by the stated dependence, ``[Z]``, of zones with these templates."""
+    settled = np.clip((days_known(templates) - FIRST_DAYS) / (SETTLED_DAYS - FIRST_DAYS), 0, 1)
+    return np.asarray(FADING_FIRST_MS * (FADING_MS / FADING_FIRST_MS) ** settled)
+
+
+def _stated(
+    steps: I64, seed: tuple[str, int], zones: Sequence[str], targets: int, step: npt.NDArray[np.float64]
+) -> F32:
+    """Draws of the stated dependence, ``[SCENARIOS, Z, T, M]``; 1 is the distance to p90. ``step [Z]`` is one in shares
+    of the time over which errors fade out.
+    """
     shape = (SCENARIOS, len(steps), targets)
     shared = np.random.default_rng(seed_of(*seed)).standard_normal(shape, dtype=np.float32)
     own = [np.random.default_rng(seed_of(*seed, zone)).standard_normal(shape, dtype=np.float32) for zone in zones]
     drawn = np.float32(np.sqrt(1 - SHARED)) * np.stack(own, axis=1) + np.float32(np.sqrt(SHARED)) * shared[:, None]
-    keep = np.exp(-np.diff(steps, prepend=steps[:1]) * step_ms / FADING_MS).astype(np.float32)
+    keep = np.exp(-np.diff(steps, prepend=steps[:1])[:, None] * step).astype(np.float32)[..., None]
     for t in range(1, len(steps)):
         drawn[:, :, t] = keep[t] * drawn[:, :, t - 1] + np.sqrt(1 - keep[t] ** 2) * drawn[:, :, t]
     return np.asarray(drawn / np.float32(P90_NORMAL))

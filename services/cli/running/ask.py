@@ -136,7 +136,8 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     health = answer["health"]
     state = "[green]ready[/]" if health["ready"] else "[bold red]not ready[/]"
     serving = _serving(answer["slot"])
-    console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
+    zones = f"{health['zones_usable']} of {health['zones']} zones"
+    console.print(f"{client.url} is {state}; {zones}; model {serving}", soft_wrap=True)
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
     components = answer["components"]

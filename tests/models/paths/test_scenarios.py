@@ -39,13 +39,31 @@ def test_errors_belong_together_as_those_of_past_days_did():
     assert np.corrcoef(first, found[:, 1, 40, 0])[0, 1] > 0.9
 
 
-def test_without_a_past_errors_fade_out_over_time_and_are_shared_by_zones():
-    """The stated dependence: neighbours in time are alike, half a day apart they are not; zones a little."""
-    found = drawn()
+def test_errors_that_are_drawn_fade_out_over_time_and_are_shared_by_zones():
+    """The stated dependence of a zone with nine days: neighbours in time are alike, half a day apart they are not;
+    zones a little.
+    """
+    found = drawn(past(18))[18:]
     assert np.corrcoef(found[:, 0, 20, 0], found[:, 0, 21, 0])[0, 1] > 0.8
     assert abs(np.corrcoef(found[:, 0, 20, 0], found[:, 0, 44, 0])[0, 1]) < 0.4
     zones = [np.corrcoef(found[:, 0, t, 0], found[:, 1, t, 0])[0, 1] for t in range(48)]
     assert 0.05 < np.mean(zones) < 0.5
+
+
+def test_in_a_zones_first_days_errors_last():
+    """The fewer days a zone has, the more alike errors half a day apart are; after nine days no more changes."""
+
+    def apart(zone, templates):
+        seeds = (drawn(templates, seed=("site", seed))[60:, zone] for seed in range(20))
+        return np.mean([np.corrcoef(found[:, 20, 0], found[:, 44, 0])[0, 1] for found in seeds])
+
+    at_once, after_six, after_nine = (apart(0, past(rows)) for rows in (0, 12, 18))
+    assert 0.5 < at_once < 0.7
+    assert at_once - 0.2 > after_six > after_nine + 0.1
+    assert after_nine < 0.25
+    only_one = past(18)
+    only_one[:, 1] = np.nan
+    assert apart(1, only_one) == pytest.approx(at_once, abs=0.1)
 
 
 def test_with_a_short_past_the_rest_is_the_stated_dependence():
