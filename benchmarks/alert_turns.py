@@ -54,7 +54,7 @@ def measure(zones: int, steps: int) -> dict[str, float]:
     kept = Partition(0, spec, windows, ring_steps, lambda site: place_of(settings, site))
     names, usual = [f"zone-{z}" for z in range(zones)], rng.normal(50, 5, (zones, len(spec.channels)))
     heard = [DeviceRow(name, "climate", "air_temp_c", 5, 50.0, 50.0, 50.0, 50.0) for name in names]
-    ages, plans, rows, own, turns = np.zeros_like(usual, np.float32), IssuedTo(kept.plans), [], [], []
+    ages, plans, rows, own, turns = np.zeros_like(usual, np.float32), IssuedTo(kept.learner.plans), [], [], []
     for step in range(WARM_STEPS + steps):
         end_ms = START_MS + (step + 1) * spec.step_ms
         course = 5 * np.sin(2 * np.pi * end_ms / 86_400_000)
@@ -66,7 +66,7 @@ def measure(zones: int, steps: int) -> dict[str, float]:
         kept.learn([closed], 1)
         spent = time.process_time() - began
         began = time.process_time()
-        kept.alerts.row(kept.latest["site"], kept.offset - 1)
+        kept.alerts.row(kept.learner.latest["site"], kept.offset - 1)
         if step < WARM_STEPS:
             continue
         own.append(time.process_time() - began)

@@ -104,7 +104,7 @@ def on_ray(settings: Settings, config: TrainingConfig, workers: int, name: str) 
     """The same through Ray Data and Ray Train, started as a retraining is: in a task of its own."""
     import ray
 
-    from services.learn.loop.cluster import this_runtime
+    from services.learn.training.task import this_runtime
 
     @ray.remote(num_cpus=0, max_calls=1)
     def task() -> list[tuple[float, float]]:
@@ -163,9 +163,8 @@ def retrain(settings: Settings, workers: int) -> dict[str, Any]:
     import ray
 
     from models import artefact
-    from services.learn.loop.cluster import this_runtime
     from services.learn.promotion.registry import open_registry
-    from services.learn.training.task import run_job
+    from services.learn.training.task import run_job, this_runtime
 
     spec = forecast_spec(settings)
     learn = settings.learn.model_copy(update={"force_promote": True})

@@ -72,7 +72,7 @@ def take(kept: Partition | WithoutLearners, records: list[Record]) -> None:
         kept.take(records)
         return
     for origin in kept.take(records, 1)[1]:
-        kept.put_issued(origin, kept.answer(origin, ONLINE_VERSION, None))
+        kept.learner.put_issued(origin, kept.learner.answer(origin, ONLINE_VERSION, None))
 
 
 def now_mb() -> float:

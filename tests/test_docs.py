@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,20 @@ def test_the_first_changes_apply(diff: str) -> None:
         for how in ([], ["--reverse"])
     ]
     assert 0 in [one.returncode for one in tried], tried[0].stderr
+
+
+@pytest.mark.parametrize("diff", CHANGES, ids=["metric", "route", "expert"])
+def test_the_first_changes_use_names_that_are_there(diff: str, tmp_path: Path) -> None:
+    """A newcomer who types one gets no `NameError`: a diff may fit long after a name in it has gone."""
+    changed = re.findall(r"^\+\+\+ b/(.+)$", diff, re.M)
+    for name in changed:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text(name))
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply", "-"], input=diff, text=True, cwd=tmp_path, capture_output=True)  # or is in it
+    look = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", *changed]
+    found = subprocess.run(look, cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
 
 
 def test_the_architecture_names_real_files() -> None:

@@ -65,21 +65,19 @@ def check_ca(path: Path) -> None:
         raise OSError(f"{path} holds no CA certificate in PEM: {error}") from error
 
 
-def new_client(
-    address: MqttAddress, name: str, *, v5: bool = True, persistent: bool = False,
-    will: tuple[str, bytes] | None = None,
-) -> paho.Client:  # fmt: skip
+def new_client(address: MqttAddress, name: str, *, v5: bool = True, persistent: bool = False) -> paho.Client:
     """A paho client, not yet connected, whose id is or begins with ``name``. ``persistent``: the broker keeps the
-    session while the client is away, and messages are acknowledged by hand. ``will``: what the broker publishes,
-    retained, when the client is lost.
+    session while the client is away, and messages are acknowledged by hand.
     """
-    return _new(paho.Client, address, name, v5, persistent, will)
+    return _new(paho.Client, address, name, v5, persistent, None)
 
 
 def new_subscriber(
     address: MqttAddress, name: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
 ) -> Subscriber:
-    """A persistent client like :func:`new_client`, for many messages."""
+    """A persistent client like :func:`new_client`, for many messages. ``will``: what the broker publishes, retained,
+    when the client is lost.
+    """
     return _new(Subscriber, address, name, v5, True, will)
 
 

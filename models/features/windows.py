@@ -133,14 +133,13 @@ class Split:
     cut_ms: int
 
 
-def split(windows: WindowSet, share: float, origins: I64 | None = None, warm_steps: int | None = None) -> Split:
+def split(windows: WindowSet, share: float) -> Split:
     """Hold the newest ``share`` of the time range back.
 
     The embargo is exact, not a gap: pass ``cut_ms`` to :meth:`WindowSet.truth`, and a training example knows of each
-    horizon only what had happened by the cut. Warm-up, by default, is one day a zone.
+    horizon only what had happened by the cut. Warm-up is one day a zone.
     """
-    if origins is None:
-        origins = windows.origins(windows.spec.steps_per_day if warm_steps is None else warm_steps)
+    origins = windows.origins(windows.spec.steps_per_day)
     times = windows.times(origins)
     if not len(times):
         return Split(origins, origins, windows.first_end_ms)

@@ -76,13 +76,12 @@ class FleetExamples:
 
 def draw_examples(
     chunk: FleetChunk, spec: ForecastSpec, drawing: Drawing, number: int = 0,
-    told: Callable[[int], None] = lambda zone_days: None, only: I64 | None = None,
+    told: Callable[[int], None] = lambda zone_days: None,
 ) -> tuple[FleetExamples, Inputs]:  # fmt: skip
     """The examples of a chunk, and a handful of the inputs that they were made from.
 
-    ``number`` is the chunk's, so that no two draw alike; ``only`` takes these of its sites; ``told`` is called with
-    zone-days as they are done. Raises ``ValueError`` where the recordings are shorter than ``drawing.days`` and three
-    days.
+    ``number`` is the chunk's, so that no two draw alike; ``told`` is called with zone-days as they are done. Raises
+    ``ValueError`` where the recordings are shorter than ``drawing.days`` and three days.
     """
     if chunk.step_ms != spec.step_ms:
         raise ValueError(f"the fleet's rows are {chunk.step_ms} ms long, this schema wants {spec.step_ms}")
@@ -94,7 +93,7 @@ def draw_examples(
     stride = spec.example_steps
     parts: list[FleetExamples] = []
     kept: list[Inputs] = []
-    sites = np.arange(len(chunk.arrays["site"])) if only is None else only
+    sites = np.arange(len(chunk.arrays["site"]))
     for group in _groups(chunk.arrays["zone_site"], sites, drawing.zones_each, rng):
         begins = rng.integers(0, day // stride, len(group)) * stride
         asked = [_origins(drawing, day, stride, rng) for _ in group]

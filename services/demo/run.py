@@ -53,9 +53,9 @@ LINE_EVERY_S = 10.0
 OUTLOOK_EVERY_S = 30.0
 
 
-def run_demo(options: DemoOptions, console: Console | None = None) -> int:
+def run_demo(options: DemoOptions) -> int:
     """Run the demo; returns its exit code: 0 when every claim of the summary holds, 1 when one does not."""
-    console = console or Console()
+    console = Console()
     started_s = time.monotonic()
     data_dir = options.data_dir or Path("hothouse-data/demo")
     made_parent = not data_dir.parent.exists()

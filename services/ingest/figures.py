@@ -265,14 +265,15 @@ class Rate:
 
 def figures(partitions: Collection[Partition]) -> PartitionFigures:
     """Counts of what these partitions took and made since the beginning of the log."""
+    learners = [p.learner for p in partitions]
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())
-    told: Counter[str] = sum((p.learned.watch.counts for p in partitions), Counter())
+    told: Counter[str] = sum((one.parts.watch.counts for one in learners), Counter())
     samples = counts["accepted"] + counts["duplicates"] + counts["late"] + sum(rejected.values())
     gone = {site for p in partitions for site in p.windows.sites if p.windows.zones(site).gone}
     rules = {site: p.windows.rules(site) for p in partitions for site in p.windows.sites if site not in gone}
-    watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items() if site not in gone}
+    watermarks = {site: step.end_ms for one in learners for site, step in one.latest.items() if site not in gone}
     return {
         "samples": samples, "accepted": counts["accepted"], "duplicates": counts["duplicates"],
         "late": counts["late"], "rejected": dict(rejected), "values_refused": dict(values_refused),
@@ -288,20 +289,20 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "step_s": {site: one.grid.newest_step_ms / 1000 for site, one in rules.items()},
         "lateness_s": {site: one.lateness_ms / 1000 for site, one in rules.items()},
         "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.zones),
-        "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
+        "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.windows.left_ms.items()],
         "first_rows": [row for p in partitions for row in p.first_rows()],
-        "sites": sorted(watermarks), "scores": [p.learned.scores.table() for p in partitions],
-        **_scored([p.learned.scores.totals() for p in partitions]),
+        "sites": sorted(watermarks), "scores": [one.parts.scores.table() for one in learners],
+        **_scored([one.parts.scores.totals() for one in learners]),
         "forecast_origin_ms": {
-            site: at for p in partitions for site, at in p.issued.origins_ms().items() if site not in gone
+            site: at for one in learners for site, at in one.issued.origins_ms().items() if site not in gone
         },
         "plan_issued_ms": {
-            site: kinds for p in partitions for site, kinds in p.plans.newest_issued_ms().items() if site not in gone
+            site: kinds for one in learners for site, kinds in one.plans.newest_issued_ms().items() if site not in gone
         },
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
         "sensor_faults_now": sum(p.faults_now() for p in partitions),
         "drifts": {kind: told[kind] for kind in ("input drift", "error drift")},
-        "events": [_shown(event) for p in partitions for event in p.learned.watch.events],
+        "events": [_shown(event) for one in learners for event in one.parts.watch.events],
         "alerts": {state: sum(p.alerts.states()[state] for p in partitions) for state in NOT_OVER},
         "alert_changes": counts["alert_changes"], "alert_orders": counts["alert_orders"],
         "alert_looks": counts["alert_looks"],

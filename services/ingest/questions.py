@@ -90,32 +90,32 @@ class Questions:
         """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else zone_answers.outlook(partition, site, zone)
+            return None if partition is None else zone_answers.outlook(partition.learner, site, zone)
 
     def what_if(self, site: str, zone: str, changes: Sequence[ChangeAsked]) -> ZoneWhatIf | None:
         """What changes do to a zone's newest forecast; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
-            question = None if partition is None else zone_answers.question(partition, site, zone)
+            question = None if partition is None else zone_answers.question(partition.learner, site, zone)
         return None if question is None else question.answer(changes)
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else zone_answers.baseline(partition, site, zone, origin_ms, now)
+            return None if partition is None else zone_answers.baseline(partition.learner, site, zone, origin_ms, now)
 
     def past(self, site: str, zone: str, hours: int) -> ZonePast | None:
         """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else zone_answers.past(partition, site, zone, hours)
+            return None if partition is None else zone_answers.past(partition.learner, site, zone, hours)
 
     def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
         """The newest plan of each source that holds for a zone; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else partition.plans.of_zone(site, zone)
+            return None if partition is None else partition.learner.plans.of_zone(site, zone)
 
     def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int | None:
         """When an operator's next plan for a zone, or for ``_site``, is issued: now, or later than the newest of its
@@ -126,7 +126,7 @@ class Questions:
             owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
             if owner is None:
                 return None
-            newest_ms = owner.plans.newest_of(site, zone, source)
+            newest_ms = owner.learner.plans.newest_of(site, zone, source)
             given = max(now_ms, newest_ms + 1, self._issues.get((site, zone), 0) + 1)
             self._issues[site, zone] = given
             return given
@@ -165,7 +165,8 @@ class Questions:
         time; none while the log holds more than was read.
         """
         with self._changing:
-            found = [one for p in self._partitions.values() for one in p.silent(round(self._retire_days * DAY_MS))]
+            retire_ms = round(self._retire_days * DAY_MS)
+            found = [one for p in self._partitions.values() for one in p.windows.silent(retire_ms)]
         if not self._retire_days or self._is_behind():
             return []
         return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
@@ -175,7 +176,8 @@ class Questions:
         if not self._repeats or self._is_behind():
             return []
         with self._changing:
-            return [plan for p in self._partitions.values() for plan in zone_answers.repeated_plans(p, self._repeats)]
+            learners = [partition.learner for partition in self._partitions.values()]
+            return [plan for learner in learners for plan in zone_answers.repeated_plans(learner, self._repeats)]
 
     def _owner(self, site: str, zone: str) -> Partition | None:
-        return next((p for p in self._partitions.values() if (site, zone) in p.learned.rings.zones), None)
+        return next((p for p in self._partitions.values() if (site, zone) in p.learner.parts.rings.zones), None)

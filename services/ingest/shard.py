@@ -25,6 +25,7 @@ from services.ingest.daily_merge import DailyMerge
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.learned.learned_parts import PAST_HOURS
+from services.ingest.learned.partition_learner import PartitionLearner
 from services.ingest.log_reader import LogReader
 from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
@@ -33,6 +34,7 @@ from services.ingest.sinks.sink import Sink
 from services.ingest.sinks.step_trace import StepTrace
 from services.ingest.snapshots.checkpoint import Checkpoint
 from services.ingest.snapshots.history_imports import HistoryImports
+from services.ingest.snapshots.later_release import SNAPSHOTS
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
@@ -100,7 +102,7 @@ class Shard:
         self._history = History(storage, spec.channels, settings.stream.step_s)
         plans = PlanHistory(storage)
         self._issued = IssuedForecasts(storage, min(partitions, default=0))
-        snapshots = {number: Snapshots(storage, number, "snapshots") for number in partitions}
+        snapshots = {number: Snapshots(storage, number, SNAPSHOTS) for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
@@ -166,7 +168,7 @@ class Shard:
         self._alerts.tell()
         self._failures.works("log")
         self._queue.harvest(self._issue)
-        self._queue.submit({number: p.learned.rings for number, p in self._partitions.items()}, self._reads_more)
+        self._queue.submit({number: p.learner.parts.rings for number, p in self._partitions.items()}, self._reads_more)
         self._daily_merge.finish()
         self._imports.work(self._partitions)
         busy |= self._imports.waits
@@ -175,9 +177,9 @@ class Shard:
             self._checkpoint.begin(self._clock_s())
         if self._each_second.is_due(now_s):
             if self._tree_looks.due(now_s):
-                self._trees.look(list(self._partitions.values()), self._save_all)
+                self._trees.look(self._learners(), self._save_all)
             if self._fine_tunes and self._tuned_looks.due(now_s):
-                self._tuned.look(list(self._partitions.values()), self._save_all)
+                self._tuned.look(self._learners(), self._save_all)
         self._show()
         return busy
 
@@ -185,7 +187,7 @@ class Shard:
     def _is_full(self) -> bool:
         """Whether too much waits for the storage: nothing more is read then, and the log keeps it."""
         waiting = sum(
-            len(p.dead_letters) + len(p.plans.kept) + len(p.examples.kept) + len(p.alerts.told)
+            len(p.dead_letters) + len(p.learner.plans.kept) + len(p.learner.examples.kept) + len(p.alerts.told)
             for p in self._partitions.values()
         )
         return self._history.pending >= MAX_UNFLUSHED_STEPS or waiting >= MAX_WAITING
@@ -277,7 +279,9 @@ class Shard:
             self._checkpoint.wait(number)
         with self._changing:
             forecasts = [
-                self._partitions[origin.partition].answer(origin, version, None if version == ONLINE_VERSION else said)
+                self._partitions[origin.partition].learner.answer(
+                    origin, version, None if version == ONLINE_VERSION else said
+                )
                 for origin, said in zip(origins, medians, strict=True)
             ]
         self._issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._checkpoint.check)
@@ -289,16 +293,20 @@ class Shard:
 
     def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
-        if partition.was_shown(origin, forecast):
+        learner, windows = partition.learner, partition.windows
+        if learner.was_shown(origin, forecast):
             return
         with self._changing:
-            partition.put_issued(origin, forecast)
+            learner.put_issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
-            path = partition.path(origin, forecast.quantiles)
+            path = learner.path(origin, forecast.quantiles)
         made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path)
-        published = [one for one in made if not partition.has_left(one["site"], one["zone"], origin.end_ms)]
+        published = [one for one in made if not windows.has_left(one["site"], one["zone"], origin.end_ms)]
         for sink in self._sinks:
             sink.forecasts(published)
+
+    def _learners(self) -> list[PartitionLearner]:
+        return [partition.learner for partition in self._partitions.values()]
 
     def _save_all(self) -> None:
         self._checkpoint.save_all(self._clock_s())

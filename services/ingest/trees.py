@@ -22,7 +22,7 @@ __all__ = ["HasTrees", "TreesInUse"]
 
 
 class HasTrees(Protocol):
-    """The part of :class:`services.ingest.partition.Partition` that concerns trees."""
+    """The part of a ``PartitionLearner`` that concerns trees."""
 
     @property
     def forecaster(self) -> OnlineForecaster:
@@ -51,8 +51,8 @@ class TreesInUse(ModelInUse[HasTrees, Forest]):
             return Pointed(NOWHERE.generation, name, "")
         return pointed
 
-    def _load(self, pointed: Pointed, partition: HasTrees) -> Forest:
-        regressors = partition.forecaster.regressors
+    def _load(self, pointed: Pointed, learner: HasTrees) -> Forest:
+        regressors = learner.forecaster.regressors
         if pointed.version == ONLINE_VERSION:
             return Forest(len(self._spec.horizons_min), len(self._spec.targets))
         if not pointed.folder:
@@ -64,11 +64,11 @@ class TreesInUse(ModelInUse[HasTrees, Forest]):
             raise ModelFilesError(f"{pointed.version} takes {model.regressors} regressors, rows now give {regressors}")
         return model.forest
 
-    def _used(self, partition: HasTrees) -> Forest:
-        return partition.forecaster.forest
+    def _used(self, learner: HasTrees) -> Forest:
+        return learner.forecaster.forest
 
-    def _use(self, partition: HasTrees, model: Forest) -> None:
-        partition.grow_trees(model)
+    def _use(self, learner: HasTrees, model: Forest) -> None:
+        learner.grow_trees(model)
 
     def _arrays(self, model: Forest) -> Mapping[str, Any]:
         return model.state_dict() if len(model) else {}

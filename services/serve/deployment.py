@@ -26,7 +26,6 @@ from services.runtime.ports import free_port
 from services.serve.api.auth import OPERATOR_KEY_FILE, HashedKey
 from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
-from services.serve.forecaster import Load
 from services.serve.model_loading import load_model
 from services.serve.model_pointer import ModelPointer
 from services.serve.replicas import ApiReplica, ForecasterReplica, LiveStateActor, api_keys
@@ -78,10 +77,10 @@ def start_actors(settings: Settings) -> ServingActors:
     return actors
 
 
-def build_app(settings: Settings, load: Load = load_model, there: Mapping[str, Deployed] = NOTHING) -> Any:
+def build_app(settings: Settings, there: Mapping[str, Deployed] = NOTHING) -> Any:
     """The Serve application: Api is its ingress; Forecaster is bound to it, and shards call it too.
 
-    ``load`` makes a model of an artefact folder, in a Forecaster replica. ``there``: what a cluster has of it.
+    ``there``: what a cluster has of it.
     """
     from ray import serve
 
@@ -115,7 +114,7 @@ def build_app(settings: Settings, load: Load = load_model, there: Mapping[str, D
         ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64, forecaster_needs
     )
     api = deployment(serve.ingress()(ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512, api_needs)
-    return api.bind(settings, forecaster.bind(settings, load), limits, operator)
+    return api.bind(settings, forecaster.bind(settings, load_model), limits, operator)
 
 
 def _fingerprint(settings: Settings, *more: Any) -> str:
@@ -126,7 +125,7 @@ def _fingerprint(settings: Settings, *more: Any) -> str:
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
-def start_serving(settings: Settings, load: Load = load_model) -> str:
+def start_serving(settings: Settings) -> str:
     """Start HTTP and the application, and return the address once its replicas are healthy.
 
     Makes the operator's key. Raises :class:`StartError` if the port is taken or a replica does not come up.
@@ -149,11 +148,11 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         )
         if joins:
             check_serve(port, route_prefix, application)
-            app = build_app(settings, load, deployed(application))
+            app = build_app(settings, deployed(application))
             target = serve.RunTarget(app, name=application, route_prefix=route_prefix)
             serve.run_many([target], wait_for_applications_running=False)
         else:
-            serve.run(build_app(settings, load), name=application, route_prefix=route_prefix)
+            serve.run(build_app(settings), name=application, route_prefix=route_prefix)
 
     try:
         if joins:  # the controller of a cluster may be one that does not answer, for ever

@@ -25,7 +25,7 @@ from services.log import open_settings_log
 from services.messages import ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from tests.chaos.told_child import say
 
-__all__ = ["NoBoard", "baseline_forecast"]
+__all__ = ["NoLiveState", "baseline_forecast"]
 
 POLL_S = 0.05
 RETRY_S = 0.5
@@ -36,7 +36,7 @@ def baseline_forecast(request: ForecastRequest) -> ForecastReply:
     return ForecastReply(version="online", quantiles=request["baseline"])
 
 
-class NoBoard:
+class NoLiveState:
     """Shows nothing."""
 
     def publish(self, forecasts: list[ZoneForecast]) -> None:
@@ -52,7 +52,7 @@ class NoBoard:
         """Nothing."""
 
 
-class FiguresInFile(NoBoard):
+class FiguresInFile(NoLiveState):
     """Writes a shard's figures, as a test may read them at any time."""
 
     def __init__(self, file: Path) -> None:

@@ -31,7 +31,7 @@ from services.store.storage import FolderStorage
 from services.store.tables.file_name import FileName
 from services.store.tables.row_table import RowTable
 from tests.chaos.ledger import Account, account
-from tests.chaos.shard_process import NoBoard, baseline_forecast
+from tests.chaos.shard_process import NoLiveState, baseline_forecast
 from tests.chaos.traffic import RATES, SteadySite
 from tests.ci.record import balance
 from tests.conftest import require_env, require_program
@@ -68,7 +68,7 @@ class Small:
     def settle(self) -> Account:
         """Let a shard read the log, and settle the account."""
         shard = Shard(
-            self.settings, [0], self.log, baseline_forecast, Outputs(NullSeries(), NoBoard()),
+            self.settings, [0], self.log, baseline_forecast, Outputs(NullSeries(), NoLiveState()),
             Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
         )  # fmt: skip
         while shard.step():

@@ -27,9 +27,9 @@ from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import DemoWatch
 from services.ingest.shard import Executors, Outputs, Shard
-from services.messages import ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
+from tests.chaos.shard_process import NoLiveState, baseline_forecast
 from tests.ci.record import balance
 from tests.patience import patience_s
 from tests.patience import until as wait_until
@@ -193,7 +193,7 @@ def replayed(settings: Settings, folder: Path) -> Settings:
     elsewhere = settings.model_copy(update={"data_dir": folder})
     log = SqliteLog(settings.log_path, settings.log.partitions)
     shard = Shard(
-        elsewhere, range(settings.log.partitions), log, no_forecast, Outputs(NullSeries(), NoBoard()),
+        elsewhere, range(settings.log.partitions), log, baseline_forecast, Outputs(NullSeries(), NoLiveState()),
         Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
     )  # fmt: skip
     while shard.step():
@@ -213,24 +213,3 @@ def content(settings: Settings) -> dict[str, Any]:
         for name in history.files(kind=kind):
             files[str(Path(name).relative_to(history.storage.url))] = Path(name).read_bytes()
     return files
-
-
-def no_forecast(request: ForecastRequest) -> ForecastReply:
-    """Forecasts change no row: answer with the baseline."""
-    return ForecastReply(version="online", quantiles=request["baseline"])
-
-
-class NoBoard:
-    """Shows nothing."""
-
-    def publish(self, forecasts: list[ZoneForecast]) -> None:
-        """Nothing."""
-
-    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
-        """Nothing."""
-
-    def put_alerts(self, alerts: list[ShownAlert]) -> None:
-        """Nothing."""
-
-    def put_stats(self, stats: dict[str, Any]) -> None:
-        """Nothing."""

@@ -40,7 +40,7 @@ from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
 from services.store.storage import folder_storage
 from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences, pairs
-from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
+from tests.services.ingest.rig import Clock, Crashed, FakeForecaster, FakeLiveState, Inline
 
 START_MS = 1_646_092_800_000
 STEP_MS, LATENESS_MS, IDLE_MS = 300_000, 30_000, 0  # as by default: an idle time of 0 follows the step
@@ -218,7 +218,7 @@ class World:
         self.shards = [
             Shard(
                 self.settings, range(PARTITIONS)[index::number], self.log, FakeForecaster(),
-                Outputs(NullSeries(), self._board()), Executors(Inline(), Inline(), Inline()), Clock(0.2),
+                Outputs(NullSeries(), self._fake_live_state()), Executors(Inline(), Inline(), Inline()), Clock(0.2),
                 lambda _: self.maybe_crash(0.004),
             )
             for index in range(number)
@@ -226,10 +226,10 @@ class World:
         for shard in self.shards:
             assert shard.stats()["repaired"] == ""  # a crash alone damages no snapshot
 
-    def _board(self) -> FakeBoard:
-        board = FakeBoard()
-        board.alerts = self.shown
-        return board
+    def _fake_live_state(self) -> FakeLiveState:
+        live_state = FakeLiveState()
+        live_state.alerts = self.shown
+        return live_state
 
     def maybe_crash(self, chance: float) -> None:
         """Die here, perhaps."""
@@ -282,7 +282,7 @@ class World:
         """The same of a shard that read the whole log and never died."""
         settings = self.settings.model_copy(update={"data_dir": folder})
         shard = Shard(
-            settings, range(PARTITIONS), self.log, FakeForecaster(), Outputs(NullSeries(), FakeBoard()),
+            settings, range(PARTITIONS), self.log, FakeForecaster(), Outputs(NullSeries(), FakeLiveState()),
             Executors(Inline(), Inline(), Inline()), Clock(0.2),
         )  # fmt: skip
         while shard.step():

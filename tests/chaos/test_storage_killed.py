@@ -23,7 +23,7 @@ from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.series import NullSeries
 from services.store.storage import StorageAddress, open_storage, storage_of
-from tests.chaos.shard_process import NoBoard, baseline_forecast
+from tests.chaos.shard_process import NoLiveState, baseline_forecast
 from tests.ci.record import balance
 from tests.patience import patience_s
 from tests.patience import until as wait_until
@@ -90,7 +90,7 @@ def content(settings: Settings) -> dict[str, Any]:
 def undisturbed(config: Path, log: Log, folder: Path) -> dict[str, Any]:
     """The same of a shard that never died, with its storage in a folder."""
     settings = load_settings(config, data_dir=folder, storage={"url": ""})
-    outputs, inline = Outputs(NullSeries(), NoBoard()), Inline()
+    outputs, inline = Outputs(NullSeries(), NoLiveState()), Inline()
     shard = Shard(
         settings, range(log.partitions), log, baseline_forecast, outputs, Executors(inline, inline, inline), Clock(0.2)
     )

@@ -16,10 +16,9 @@ from models.pretraining.shipped_arrays import pretrained
 from models.spec import Place
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
-from services.learn.loop.cluster import this_runtime
 from services.learn.promotion.registry import Registry
 from services.learn.training.job import Job
-from services.learn.training.task import run_job
+from services.learn.training.task import run_job, this_runtime
 from services.serve.forecaster import warm_up
 from services.serve.model_loading import load_model
 from services.store.history import History

@@ -37,7 +37,7 @@ class _Shard:
         return {"0": 42}
 
 
-class _Board:
+class _LiveState:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Board:
         return self.events, self.models
 
 
-class _Slot:
+class _ModelPointer:
     """The model pointer without its file."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class _Slot:
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
-    """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
-    stand_ins = {shard_actor(0): _Shard, live_state_actor(): _Board, MODEL_POINTER_ACTOR: _Slot}
+    """A Ray runtime of two logical CPUs with stand-ins for shard, live state and model pointer."""
+    stand_ins = {shard_actor(0): _Shard, live_state_actor(): _LiveState, MODEL_POINTER_ACTOR: _ModelPointer}
     with local_ray(namespace=NAMESPACE):
         handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]
         yield

@@ -55,7 +55,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 STEPS = 60
 
 
-class RecordingBoard:
+class RecordingLiveState:
     """Keeps what is published; says once that it lacks each zone's past, as the real live state does."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class RecordingBoard:
         return self.first_version
 
     def seen(self) -> dict[str, Any]:
-        return {"newest": self.newest, "past": self.past, "figures": self.figures, "board": self.first_version,
+        return {"newest": self.newest, "past": self.past, "figures": self.figures, "first_version": self.first_version,
                 "alerts": self.alerts}  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def runtime() -> Iterator[Any]:
     try:
         with local_ray(namespace=NAMESPACE, _temp_dir=folder):
             options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
-            live_state = ray.remote(RecordingBoard).options(name=live_state_actor(), **options).remote()
+            live_state = ray.remote(RecordingLiveState).options(name=live_state_actor(), **options).remote()
             serve.start(proxy_location="Disabled")
             deployment = serve.deployment(BaselineForecaster).options(
                 name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
@@ -226,7 +226,7 @@ def test_a_restarted_live_state_is_told_everything_again(runtime: Any, tmp_path:
         """The live state that knows all of it."""
         seen = ask(runtime, "seen")
         whole = set(seen["newest"]) == set(seen["past"]) == zones and shard_actor(7) in seen["figures"]
-        return int(seen["board"]) if whole and seen["board"] != another_than else 0
+        return int(seen["first_version"]) if whole and seen["first_version"] != another_than else 0
 
     until(lambda: ask(actor, "stats")["steps"] == 9)
     first = until(lambda: told(0))
@@ -242,7 +242,7 @@ def test_each_shard_tells_its_own_live_state(runtime: Any, tmp_path: Path) -> No
     settings = installed(load_settings(
         data_dir=tmp_path, log={"partitions": 2}, stream={"shards": 2}, ray={"live_states": 2}
     ))  # fmt: skip
-    second = ray.remote(RecordingBoard).options(
+    second = ray.remote(RecordingLiveState).options(
         name=live_state_actor(1), namespace=NAMESPACE, num_cpus=0, max_restarts=-1
     ).remote()  # fmt: skip
     sites = [next(f"s{n}" for n in range(99) if partition_of(f"s{n}", 2) == partition) for partition in range(2)]
@@ -252,12 +252,12 @@ def test_each_shard_tells_its_own_live_state(runtime: Any, tmp_path: Path) -> No
 
     def told(live_state: Any, another_than: int = 0) -> Any:
         seen = ask(live_state, "seen")
-        return seen["board"] != another_than and {site for site, _ in seen["newest"]} & set(sites) and seen
+        return seen["first_version"] != another_than and {site for site, _ in seen["newest"]} & set(sites) and seen
 
     first = until(lambda: told(runtime))
     before = until(lambda: told(second))
     ray.kill(second, no_restart=False)
-    after = until(lambda: told(second, before["board"]))
+    after = until(lambda: told(second, before["first_version"]))
     for seen, site in ((first, sites[0]), (ask(runtime, "seen"), sites[0]), (before, sites[1]), (after, sites[1])):
         assert {one for one, _ in seen["newest"]} & set(sites) == {site}
     for actor in shards:

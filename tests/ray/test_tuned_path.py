@@ -15,11 +15,10 @@ from models.pretraining.fine_tuner import fine_tune
 from services.config import load_settings
 from services.ingest.shard import TUNED_LOOKS, Shard
 from services.learn.experts import TUNED, learn_settings
-from services.learn.loop.cluster import this_runtime
 from services.learn.promotion.registry import open_registry
 from services.learn.training.fine_tuning.tuned_challenger import learn_tuned
 from services.learn.training.job import Job
-from services.learn.training.task import run_job
+from services.learn.training.task import run_job, this_runtime
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.pointer import Pointer

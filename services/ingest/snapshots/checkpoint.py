@@ -58,21 +58,21 @@ class _PartitionSaver:
         return Counter(letter.reason for letter in letters)
 
     def keep_plans(self, plans: PlanHistory) -> None:
-        plans.put(self.partition.number, self.partition.plans.kept, self.snapshots.check)
-        self.partition.plans.kept = []
+        plans.put(self.partition.number, self.partition.learner.plans.kept, self.snapshots.check)
+        self.partition.learner.plans.kept = []
 
     def keep_examples(self, examples: ShownExamples) -> None:
-        examples.put(self.partition.number, self.partition.examples.kept, self.snapshots.check)
-        self.partition.examples.kept = []
+        examples.put(self.partition.number, self.partition.learner.examples.kept, self.snapshots.check)
+        self.partition.learner.examples.kept = []
 
     def begin(self, parts: Mapping[str, Any], executor: Executor) -> None:
         """Have a snapshot written; until :meth:`wait` has returned nothing may be learned or issued."""
         partition = self.partition
         # Ticks change alerts between rows: then nothing that is learned need be looked through.
-        unchanged = LEARNED - {"alerts"} if self.revision == partition.revision else frozenset[str]()
+        unchanged = LEARNED - {"alerts"} if self.revision == partition.learner.revision else frozenset[str]()
         unchanged |= {"alerts"} if self.alert_changes == partition.alerts.changes else frozenset()
         write = self.snapshots.begin(partition.offset, parts, not_copied=LEARNED, unchanged=unchanged)
-        self._begun = partition.offset, partition.revision, partition.alerts.changes
+        self._begun = partition.offset, partition.learner.revision, partition.alerts.changes
         self.writing = executor.submit(write)
 
     def wait(self) -> None:

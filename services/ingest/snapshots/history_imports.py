@@ -101,7 +101,7 @@ class HistoryImports:
     def _add_day(self, job: ImportJob, note: ImportNote, partition: Partition) -> None:
         """Add one day's rows; those not older than the site's newest live row are not the past."""
         days = self._days.get(job.id) or self._days.setdefault(job.id, job.days())
-        rows, newest, changed = days[note["days"]], partition.latest.get(note["site"]), note.copy()
+        rows, newest, changed = days[note["days"]], partition.learner.latest.get(note["site"]), note.copy()
         if newest is not None:
             old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= newest.end_ms))
             changed["too_new"] += len(rows) - len(old)
@@ -128,7 +128,7 @@ class HistoryImports:
         wanted: dict[int, dict[str, list[str]]] = {}
         for job, note in self._jobs.values():
             number = self._number(note)
-            there = {zone for site, zone in partitions[number].learned.rings.zones if site == note["site"]}
+            there = {zone for site, zone in partitions[number].learner.parts.rings.zones if site == note["site"]}
             zones = sorted(there & set(note["zones"]) - set(note["grown"]))
             if note["state"] == "added" and zones:
                 wanted.setdefault(number, {})[job.id] = zones

@@ -10,20 +10,22 @@ from services.ingest.snapshots.parts import PARTS
 from services.ingest.snapshots.snapshot_file import FORMAT, MAGIC, head_of, header_bytes
 from services.store.storage import Storage
 
-__all__ = ["later", "refuse_state_of_a_later_release"]
+__all__ = ["SNAPSHOTS", "later", "refuse_state_of_a_later_release"]
 
+SNAPSHOTS = "snapshots"
+"""The folder of snapshots in the storage."""
 HINT = "Start that release, or restore the backup that was made before it into an empty place. Nothing was changed."
 
 
-def refuse_state_of_a_later_release(storage: Storage, folder: str = "snapshots") -> None:
-    """Raises :class:`StartError` where a snapshot in ``folder`` says that a later release wrote it.
+def refuse_state_of_a_later_release(storage: Storage) -> None:
+    """Raises :class:`StartError` where a snapshot says that a later release wrote it.
 
     Called before anything of the state is changed. A damaged snapshot says nothing; who reads it copes with that.
     """
-    for name in storage.list_folder(folder).names:
+    for name in storage.list_folder(SNAPSHOTS).names:
         if not name.endswith(".snapshot"):
             continue
-        key = f"{folder}/{name}"
+        key = f"{SNAPSHOTS}/{name}"
         try:
             why = later(head_of(storage, key))
         except NotStoredError:

@@ -91,7 +91,7 @@ class Recovery:
             with self._changing:
                 growing.finish()
                 for forecasts in lately:
-                    partition.expect(forecasts)
+                    partition.learner.expect(forecasts)
             del self._growing[number]
             self._repaired.append(growing.words)
             self._queue_again(partition, self._waiting.pop(number))
@@ -124,4 +124,5 @@ class Recovery:
         """What waited for its forecast, and the newest rows."""
         self._queue.load(waiting)
         waits = {(origin["site"], origin["end_ms"]) for origin in waiting}
-        self._queue.add([origin for origin in partition.newest_origins() if (origin.site, origin.end_ms) not in waits])
+        newest = partition.learner.newest_origins()
+        self._queue.add([origin for origin in newest if (origin.site, origin.end_ms) not in waits])

@@ -1,7 +1,7 @@
 """Steps 7, 8 and 10 of the way of a reading: grows lost parts of a snapshot again, from the history.
 
 The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
-forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of
+forecasts that were issued. What grows is a learner beside the one that serves. It stops nothing: other partitions of
 the shard go on, and questions are answered. Each round grows a stretch; after a crash it begins again.
 """
 
@@ -50,7 +50,7 @@ class Regrowth:
     ) -> None:  # fmt: skip
         self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
-        self._until_ms = {site: step.end_ms for site, step in partition.latest.items()}
+        self._until_ms = {site: step.end_ms for site, step in partition.learner.latest.items()}
         self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
         newest = max(self._until_ms.values(), default=0)
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
@@ -59,7 +59,7 @@ class Regrowth:
         self.is_done = False
         self._failed_reads = 0  # in a row
         self._left_out: list[str] = []
-        self._other = partition.grown_again(partition.learned.rings.zones)
+        self._other = partition.learner.fresh()
         self._issued_after: dict[tuple[str, int], list[IssuedForecast]] | None = None
         self._day: Iterator[SiteStep] = iter(())
         self._plans_ms = self._from_ms - LONGEST_AHEAD_MS  # plans that were known until then are taken
@@ -107,17 +107,17 @@ class Regrowth:
         Call it, and :meth:`grow` until it is done, before the partition takes another row.
         """
         self._learned_ms = {site: max(until_ms, self._from_ms) for site, until_ms in self._until_ms.items()}
-        self._until_ms = {site: step.end_ms for site, step in self._partition.latest.items()}
+        self._until_ms = {site: step.end_ms for site, step in self._partition.learner.latest.items()}
         self._to_ms = max(self._until_ms.values(), default=0)
         # One site may be behind the others: what is read from here on, others have learned already.
         self._day_ms = min((self._learned_ms.get(site, self._from_ms) for site in self._until_ms), default=self._to_ms)
         self._issued_after = None
         self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
-        self._other.know(self._partition.learned.rings.zones)
+        self._other.know(self._partition.learner.parts.rings.zones)
 
     def finish(self) -> None:
         """Let the partition have what was grown."""
-        self._partition.adopt(self._other, self._missing)
+        self._partition.learner.adopt(self._other, self._missing)
         self.is_done = True
         _log.warning("%s", self.words)
 
@@ -170,7 +170,7 @@ class Regrowth:
         keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))
         zones = table["zone"].to_pylist()
         rows = sorted(range(len(keys)), key=lambda row: (keys[row][0], order[keys[row][1]], zones[row]))
-        known = set(self._other.learned.rings.zones)
+        known = set(self._other.parts.rings.zones)
         steps = []
         for (end_ms, site), found in groupby(rows, key=lambda row: keys[row]):
             of_step = [row for row in found if (site, zones[row]) in known]

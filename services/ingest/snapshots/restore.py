@@ -131,7 +131,7 @@ def restore(
         )
     if not missing:
         for forecasts in issued_lately(partition, spec, issued):
-            partition.expect(forecasts)
+            partition.learner.expect(forecasts)
     return Restored(partition, parts.get("waiting", []), missing, damage)
 
 
@@ -152,9 +152,9 @@ def _refuse_another_log(log: Log, number: int, offset: int, of_before: str) -> N
 
 
 def issued_lately(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> list[list[IssuedForecast]]:
-    """By site, the forecasts that may have been issued after the snapshot; :meth:`Partition.expect` takes them."""
+    """By site, the forecasts that may have been issued after the snapshot; ``PartitionLearner.expect`` takes them."""
     shape = len(spec.horizons_min), len(spec.targets)
-    newest = partition.latest.items()
+    newest = partition.learner.latest.items()
     return [issued.read(site, step.end_ms - MAX_ORIGINS * spec.step_ms, *shape) for site, step in newest]
 
 

@@ -28,12 +28,12 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 5.0, 300.0
 """A model that could not be loaded is tried again after the first pause, then after twice as long each time, up to the
 last."""
 
-_P = TypeVar("_P")
+_L = TypeVar("_L")
 _M = TypeVar("_M")
 
 
-class ModelInUse(ABC, Generic[_P, _M]):
-    """Follows the pointer of the expert ``name``, for partitions ``_P`` that use models ``_M``.
+class ModelInUse(ABC, Generic[_L, _M]):
+    """Follows the pointer of the expert ``name``, for the learners ``_L`` of partitions, which use models ``_M``.
 
     One thread calls :meth:`look`; ``clock_s`` is monotonic, and paces what failed. ``where`` is the object store that
     keeps models, if there is one.
@@ -59,7 +59,7 @@ class ModelInUse(ABC, Generic[_P, _M]):
         """
         return UNREGISTERED if self._found else self._in_use.version
 
-    def look(self, partitions: Sequence[_P], save: Callable[[], None]) -> None:
+    def look(self, learners: Sequence[_L], save: Callable[[], None]) -> None:
         """Load the model that the pointer names. If that fails, it is reported and tried again, after pauses that grow;
         the earlier one stays.
 
@@ -68,13 +68,13 @@ class ModelInUse(ABC, Generic[_P, _M]):
         now_s, pointed = self._clock_s(), self._failed
         try:
             pointed = self._pointed()
-            self._found = pointed == NOWHERE and any(self._arrays(self._used(one)) for one in partitions)
+            self._found = pointed == NOWHERE and any(self._arrays(self._used(one)) for one in learners)
             if pointed == self._in_use:
                 self._done(pointed)
                 return
             if pointed == self._failed and not self._backoff.is_over(now_s):
                 return
-            loaded = [self._load(pointed, one) for one in partitions]
+            loaded = [self._load(pointed, one) for one in learners]
         except ModelFilesError as error:
             if pointed != self._failed:
                 self._backoff.reset()
@@ -84,27 +84,27 @@ class ModelInUse(ABC, Generic[_P, _M]):
             self._backoff.failed(now_s)
             self._failures.failed(self.name, error)
             return
-        before = [self._used(one) for one in partitions]
+        before = [self._used(one) for one in learners]
         if any(map(self._differ, before, loaded)):  # else they are those of the snapshot
             try:
-                self._use_all(partitions, loaded)
+                self._use_all(learners, loaded)
                 save()
             except BaseException:
-                self._use_all(partitions, before)
+                self._use_all(learners, before)
                 raise
         self._done(pointed)
 
     @abstractmethod
-    def _load(self, pointed: Pointed, partition: _P) -> _M:
-        """What a partition is to use; raises :class:`ModelFilesError`."""
+    def _load(self, pointed: Pointed, learner: _L) -> _M:
+        """What a learner is to use; raises :class:`ModelFilesError`."""
 
     @abstractmethod
-    def _used(self, partition: _P) -> _M:
-        """What a partition uses now."""
+    def _used(self, learner: _L) -> _M:
+        """What a learner uses now."""
 
     @abstractmethod
-    def _use(self, partition: _P, model: _M) -> None:
-        """Have a partition use it from now on."""
+    def _use(self, learner: _L, model: _M) -> None:
+        """Have a learner use it from now on."""
 
     @abstractmethod
     def _arrays(self, model: _M) -> Mapping[str, Any]:
@@ -128,9 +128,9 @@ class ModelInUse(ABC, Generic[_P, _M]):
         self._backoff.reset()
         self._failures.works(self.name)
 
-    def _use_all(self, partitions: Sequence[_P], models: Sequence[_M]) -> None:
-        for partition, model in zip(partitions, models, strict=True):
-            self._use(partition, model)
+    def _use_all(self, learners: Sequence[_L], models: Sequence[_M]) -> None:
+        for learner, model in zip(learners, models, strict=True):
+            self._use(learner, model)
 
     def _differ(self, one: _M, other: _M) -> bool:
         a, b = self._arrays(one), self._arrays(other)

@@ -21,7 +21,7 @@ Arrays = Mapping[str, npt.NDArray[np.float32]]
 
 
 class HasTuned(Protocol):
-    """The part of :class:`services.ingest.partition.Partition` that concerns the network that is fine-tuned."""
+    """The part of a ``PartitionLearner`` that concerns the network that is fine-tuned."""
 
     @property
     def forecaster(self) -> OnlineForecaster:
@@ -32,11 +32,11 @@ class HasTuned(Protocol):
 
 
 class TunedInUse(ModelInUse[HasTuned, Arrays]):
-    """See :class:`ModelInUse`. Of partitions whose forecaster fine-tunes."""
+    """See :class:`ModelInUse`. Of learners whose forecaster fine-tunes."""
 
     name = "tuned"
 
-    def _load(self, pointed: Pointed, partition: HasTuned) -> Arrays:
+    def _load(self, pointed: Pointed, learner: HasTuned) -> Arrays:
         if pointed.version == ONLINE_VERSION:
             return {}
         model = self._artefact(pointed)
@@ -44,13 +44,13 @@ class TunedInUse(ModelInUse[HasTuned, Arrays]):
             raise ModelFilesError(f"{pointed.version} is a {type(model).__name__}, none that was fine-tuned")
         return model.arrays()
 
-    def _used(self, partition: HasTuned) -> Arrays:
-        tuned = partition.forecaster.corrections.tuned
+    def _used(self, learner: HasTuned) -> Arrays:
+        tuned = learner.forecaster.corrections.tuned
         assert tuned is not None
         return tuned.arrays
 
-    def _use(self, partition: HasTuned, model: Arrays) -> None:
-        partition.tune(model)
+    def _use(self, learner: HasTuned, model: Arrays) -> None:
+        learner.tune(model)
 
     def _arrays(self, model: Arrays) -> Mapping[str, Any]:
         return model

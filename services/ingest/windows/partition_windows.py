@@ -28,7 +28,7 @@ from services.ingest.windows.headers import HeaderTable
 from services.ingest.windows.seen_origins import SeenOrigins
 from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.site_windows import GAP_MS, SiteWindows
-from services.ingest.windows.site_zones import Zones
+from services.ingest.windows.site_zones import Silent, Zones
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
 
@@ -147,6 +147,31 @@ class PartitionWindows:
     def zones(self, site: str) -> Zones:
         """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
         return self._sites[site].zones
+
+    @property
+    def left_ms(self) -> dict[tuple[str, str], int]:
+        """(site, zone) of the zones that have left -> the end of the last row that each was in."""
+        return {
+            (name, zone): end_ms
+            for name, site in self._sites.items()
+            for zone, end_ms in site.zones.left_ms.items()
+            if zone != SITE_ZONE
+        }
+
+    def has_left(self, site: str, zone: str, origin_ms: int) -> bool:
+        """Whether a zone has left since the row that ends at ``origin_ms``."""
+        return self._sites[site].zones.left_ms.get(zone, -1) >= origin_ms
+
+    def silent(self, retire_ms: int) -> list[tuple[str, Silent]]:
+        """The zones that have been silent for this long, by the time of ticks, each with its site; for ``_site`` see
+        ``Zones``.
+        """
+        return [
+            (name, silent)
+            for name, site in self._sites.items()
+            for silent in site.zones.silent()
+            if silent.silent_ms >= retire_ms
+        ]
 
     def first_row(self, site: str) -> tuple[int, int] | None:
         """The end of a site's oldest open row with a sample of a zone, and the event time at which it closes."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import ray
 
-from services.learn.loop.cluster import result_of, this_runtime
 from services.learn.training.job import Job
 from services.learn.training.recipe import job_of
+from services.learn.training.task import result_of, this_runtime
 
 __all__ = ["replay_training"]
 

@@ -22,11 +22,13 @@ from services.serve.api.problems import install
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
 from services.serve.api.routes.live_routes import live_routes
+from services.serve.api.routes.model_routes import model_routes
 from services.serve.api.routes.operate import operate_routes
 from services.serve.api.routes.plan_routes import plan_routes
 from services.serve.api.routes.predict import predict_routes
 from services.serve.api.routes.rule_routes import rule_routes
 from services.serve.api.routes.zone_past import series_routes
+from services.serve.api.routes.zone_routes import zone_routes
 from services.serve.api.schemas import TOO_LARGE, TOO_MANY, TOO_SLOW
 from services.serve.api.state import ApiState
 
@@ -60,12 +62,14 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.state.spans = state.spans
     install(app)
     app.include_router(predict_routes(state))
+    app.include_router(zone_routes(state))
     app.include_router(plan_routes(state))
     app.include_router(series_routes(state))
     app.include_router(alert_score_routes(state))  # before /alerts/{id}
     app.include_router(alert_routes(state))
     app.include_router(rule_routes(state))
     app.include_router(live_routes(state))
+    app.include_router(model_routes(state))
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
     app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")

@@ -22,7 +22,7 @@ from edge.wire.vocabulary import VOCABULARY
 __all__ = [
     "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
     "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
-    "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf", "few_members",
+    "ChangeIn", "ExpertName", "RowIn", "SiteOfZone", "Submission", "WhatIf", "few_members",
 ]  # fmt: skip
 
 MAX_ROWS = 5000
@@ -32,6 +32,7 @@ ExpertName = Annotated[
     Literal["network", "trees", "tuned"],
     Query(description="Whose model: the network's, that of the trees, or the network that is fine-tuned."),
 ]
+SiteOfZone = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
 
 def few_members(said: Any) -> Any:

@@ -37,8 +37,8 @@ __all__ = [
     "ZONES",
     "Clock",
     "Crashed",
-    "FakeBoard",
     "FakeForecaster",
+    "FakeLiveState",
     "Held",
     "Inline",
     "Rig",
@@ -119,7 +119,7 @@ class FakeForecaster:
         return ForecastReply(version=self.version, quantiles=request["baseline"] + np.float32(self.network))
 
 
-class FakeBoard:
+class FakeLiveState:
     def __init__(self) -> None:
         self.published: list[ZoneForecast] = []
         self.past: list[tuple[str, str]] = []
@@ -157,7 +157,7 @@ class Rig:
     def __init__(self, folder: Path, log: MemoryLog, **stream: Any) -> None:
         site = SiteSettings(name="demo", timezone="Europe/Amsterdam")
         self.settings = Settings(data_dir=folder, sites=(site,), stream=StreamSettings(**stream))
-        self.log, self.forecaster, self.live_state = log, FakeForecaster(), FakeBoard()
+        self.log, self.forecaster, self.live_state = log, FakeForecaster(), FakeLiveState()
         self.executor: Executor = Inline()
         self.merger: Executor = Inline()
         self.saver: Executor = Inline()

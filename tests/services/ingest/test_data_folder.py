@@ -81,7 +81,7 @@ def test_what_the_first_release_had_learned_lies_where_this_one_looks_for_it(tmp
     scores.load_state_dict(found.parts["scores"])
     (tmp_path / "new").mkdir()
     shard, _, log = after(tmp_path / "new", range(SNAPSHOT))
-    learned = shard._partitions[0].learned
+    learned = shard._partitions[0].learner.parts
     now, scored = learned.forecaster.state_dict(), learned.scores.state_dict()
     shard.close()
     log.close()

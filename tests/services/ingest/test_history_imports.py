@@ -259,8 +259,8 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     shard.flush()
     recovery.exchange(0)
     partition = shard._partitions[0]
-    indices = np.array([partition.learned.rings.index("slow", "z1")], np.int64)
-    rows = partition.learned.rings.window(indices, np.array([partition.latest["slow"].end_ms]), 30)[0]
+    indices = np.array([partition.learner.parts.rings.index("slow", "z1")], np.int64)
+    rows = partition.learner.parts.rings.window(indices, np.array([partition.learner.latest["slow"].end_ms]), 30)[0]
     assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
 
 

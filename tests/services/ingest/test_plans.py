@@ -341,8 +341,8 @@ def test_plans_are_the_same_in_whatever_cut_the_log_is_read(
             taken.append(length)
             partition.take(fed[:length], 100)
             fed = fed[length:]
-        state = {**partition.plans.state()}
-        kept = [(one.offset, one.plan.known_ms) for one in partition.plans.kept]
+        state = {**partition.learner.plans.state()}
+        kept = [(one.offset, one.plan.known_ms) for one in partition.learner.plans.kept]
         return seen, repr(state), kept, dict(partition.counts), sorted(partition.dead_letters)
 
     assert run(cuts) == run([10_000])
@@ -350,17 +350,17 @@ def test_plans_are_the_same_in_whatever_cut_the_log_is_read(
 
 def note(partition: Partition, seen: list[object]) -> None:
     """Let ``seen`` hold what each row that closes is told of plans."""
-    after_row = partition.plans.after_row
+    after_row = partition.learner.plans.after_row
 
     def told(site: str, end_ms: int) -> None:
-        plans = partition.plans.of(site)
+        plans = partition.learner.plans.of(site)
         ahead = end_ms + np.arange(0, 6) * HOUR
         metrics = ("out_temp_c", "sp_heat_c")
         foreseen = None if plans is None else plans.foreseen(end_ms, ("z1", "z2"), metrics, ahead).tolist()
         seen.append((end_ms, repr(foreseen)))
         after_row(site, end_ms)
 
-    partition.plans.after_row = told  # type: ignore[method-assign]
+    partition.learner.plans.after_row = told  # type: ignore[method-assign]
 
 
 def test_a_plan_that_came_after_a_row_is_not_what_that_row_saw(tmp_path: Path) -> None:

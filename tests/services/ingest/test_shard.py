@@ -18,7 +18,7 @@ from edge.log.sqlite import SqliteLog
 from services.config import SiteSettings, load_settings
 from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
-from services.ingest.partition import Partition
+from services.ingest.learned.partition_learner import PartitionLearner
 from services.ingest.snapshots.snapshot import FencedError
 from services.messages import ZoneForecast
 from services.store.history import History
@@ -446,12 +446,12 @@ def test_a_question_waits_for_one_row_and_not_for_the_backlog(tmp_path: Path, mo
     """
     rig = Rig(tmp_path, filled(list(day(40))))
     shard = rig.shard()
-    changing, learn, learned = shard._changing, Partition._learn, list[int]()
+    changing, learn, learned = shard._changing, PartitionLearner.learn, list[int]()
     answers, behind = list[object](), list[bool]()
     asking = threading.Thread(target=lambda: answers.append(shard.questions.past("demo", "z1", 1)))
 
-    def slow(partition: Partition, step: SiteStep) -> None:
-        learn(partition, step)
+    def slow(learner: PartitionLearner, step: SiteStep) -> None:
+        learn(learner, step)
         learned.append(step.end_ms)
         if len(learned) == 3:
             asking.start()
@@ -459,7 +459,7 @@ def test_a_question_waits_for_one_row_and_not_for_the_backlog(tmp_path: Path, mo
         if len(learned) == 4:
             behind.append(changing._is_taken and not changing._waiting)
 
-    monkeypatch.setattr(Partition, "_learn", slow)
+    monkeypatch.setattr(PartitionLearner, "learn", slow)
     while len(learned) < 5:
         before = len(learned)
         shard.step()

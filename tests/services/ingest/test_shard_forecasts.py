@@ -410,7 +410,7 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(TreesInUse, "_load", asked_first("trees loaded", TreesInUse._load))
         rig.log.append(list(day(30)))
         rig.drain(shard)
-        regressors = shard._partitions[0].forecaster.regressors
+        regressors = shard._partitions[0].learner.forecaster.regressors
         kept = save_trees(rig.settings.storage_folder / "models" / "trees", shard.spec, regressors)
         point_at(rig.settings.storage_folder, "trees-v1", kept)
         rig.log.append(list(day(60))[39:])

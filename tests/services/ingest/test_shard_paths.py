@@ -111,7 +111,7 @@ def test_a_snapshot_of_before_has_no_paths_and_loads(tmp_path: Path) -> None:
     ring_steps = rig.settings.stream.ring_hours * 12
     made = Partition(0, shard.spec, shard._partitions[0].windows, ring_steps, lambda site: Place())
     assert made.load(20, state) == {}
-    assert len(made.learned.paths) == len(made.forecaster) == len(ZONES)
+    assert len(made.learner.parts.paths) == len(made.learner.forecaster) == len(ZONES)
 
 
 def test_night_is_where_the_sun_is_down_or_by_the_clock() -> None:

@@ -36,7 +36,7 @@ class Trees:
 
     @property
     def forecaster(self) -> Any:
-        return self.shard._partitions[0].forecaster
+        return self.shard._partitions[0].learner.forecaster
 
     def point(self, version: str) -> None:
         """Point at ``trees-v1``, ``trees-v2`` or ``online``."""
@@ -75,7 +75,7 @@ def same_forest(shard: Shard, folder: Path) -> bool:
     """Whether a shard's trees are those of an artefact."""
     from models import artefact
 
-    arrays, kept = shard._partitions[0].forecaster.forest.state_dict(), artefact.load(folder).model.arrays()
+    arrays, kept = shard._partitions[0].learner.forecaster.forest.state_dict(), artefact.load(folder).model.arrays()
     return set(arrays) == set(kept) and all(arrays[name].tobytes() == kept[name].tobytes() for name in kept)
 
 

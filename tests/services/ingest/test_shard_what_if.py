@@ -73,7 +73,7 @@ def test_a_schedule_is_not_changed_by_the_clock_that_it_follows(tmp_path: Path) 
     rig.log.append(list(records(T0 + 25 * day_ms + 5 * hour_ms, 28 * 12)))
     shard = rig.shard()
     rig.drain(shard)
-    assert shard._partitions[0].learned.seen_changes.of_zone(0)("sp_heat_c", 3.0) == 0
+    assert shard._partitions[0].learner.parts.seen_changes.of_zone(0)("sp_heat_c", 3.0) == 0
     shard.close()
 
 
@@ -89,5 +89,5 @@ def test_a_snapshot_of_before_has_seen_nothing_and_loads(tmp_path: Path) -> None
     ring_steps = rig.settings.stream.ring_hours * 12
     made = Partition(0, shard.spec, shard._partitions[0].windows, ring_steps, lambda site: Place())
     assert made.load(20, state) == {}
-    assert len(made.learned.seen_changes) == len(made.forecaster) == len(ZONES)
+    assert len(made.learner.parts.seen_changes) == len(made.learner.forecaster) == len(ZONES)
     shard.close()

@@ -114,8 +114,8 @@ def test_a_zone_that_is_back_goes_on(tmp_path: Path, away: int) -> None:
     rig.log.append([retire("z2", end, version=7)])
     rig.log.append([batch(n, "z1") for n in range(end, end + away)])
     rig.drain(shard)
-    scores = shard._partitions[0].learned.scores
-    index = np.array([shard._partitions[0].learned.rings.index("demo", "z2")])
+    scores = shard._partitions[0].learner.parts.scores
+    index = np.array([shard._partitions[0].learner.parts.rings.index("demo", "z2")])
     assert shard.stats()["zones"] == ["demo/z1"]
     began, learned = end + away, scores.table(index)["air_temp_c"]
     feed(rig, shard, *(batch(n, "z1", "z2") for n in range(began, began + 3)))
@@ -127,7 +127,7 @@ def test_a_zone_that_is_back_goes_on(tmp_path: Path, away: int) -> None:
     newest = [forecast for forecast in rig.live_state.published if forecast["zone"] == "z2"][-1]
     assert newest["origin_ms"] == T0 + (began + 12) * STEP
     assert all(np.isfinite(point["p50"]) for point in newest["forecasts"]["air_temp_c"])
-    after = shard._partitions[0].learned.scores.table(index)["air_temp_c"]
+    after = shard._partitions[0].learner.parts.scores.table(index)["air_temp_c"]
     # 13 rows came back: as many truths a horizon as forecasts of the zone at just that time before, known or not.
     for minutes in (5, 60, 1440):
         horizon = minutes // 5

@@ -10,13 +10,12 @@ from models.alerts.scoring.alert_scores import DAY_MS
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_score_answers import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.parameters import StrictRoute
-from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
+from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["alert_score_routes"]
 
 Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or site/zone.")]
-Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 Days = Annotated[int, Query(ge=1, le=90, description="Alerts that fired in the past so many days.")]
 
 
@@ -31,7 +30,7 @@ def alert_score_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/alerts/scores", response_model=None, responses=told)
     async def scores(
-        zone: Zone, site: Site = None, days: Days = 28, authorization: Authorization = None
+        zone: Zone, site: SiteOfZone = None, days: Days = 28, authorization: Authorization = None
     ) -> AlertScores:
         """How good a zone's alerts about the climate were: whether each came true, how early it was told, whether
         somebody did something about it; and by rule the share of events that were told, and false alerts a week.

@@ -17,7 +17,7 @@ from services.serve.api.middleware.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
-from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
+from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["live_routes"]
@@ -33,7 +33,6 @@ Seen = Annotated[
     ),
 ]  # fmt: skip
 Zone = Annotated[str | None, Query(min_length=1, max_length=130, description="Zone, or site/zone.")]
-Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 Target = Annotated[str | None, Query(max_length=64, description="Adds what was said of it.", examples=["air_temp_c"])]
 HorizonMin = Annotated[int | None, Query(ge=1, le=10_080, description="So long before, in minutes.", examples=[360])]
 Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
@@ -80,7 +79,7 @@ def live_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/quality", tags=["forecasts"], response_model=None, responses=told)
     async def quality(
-        zone: Zone = None, site: Site = None, target: Target = None, horizon_min: HorizonMin = None,
+        zone: Zone = None, site: SiteOfZone = None, target: Target = None, horizon_min: HorizonMin = None,
         since_ms: Since = None, until_ms: Until = None, zones: Zones = None, authorization: Authorization = None,
     ) -> QualityAnswer:  # fmt: skip
         """How good a zone's forecasts have been since it came: errors beside those of simple rules, and how often what

@@ -1,46 +1,32 @@
-"""``/models``, ``/status``, ``/health`` and ``/metrics``: what operators see, and the orders they may give."""
+"""``/status``, ``/deadletters``, ``/health`` and ``/metrics``: what operators and their tools see."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
 from services.serve.api.answer_types import (
     DeadLettersAnswer,
     KeptOut,
     KeptOutLetter,
     LiveAnswer,
-    ModelsAnswer,
     ReadyAnswer,
     StatusAnswer,
-    ZonesServed,
     described,
 )
-from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import keyed_route
-from services.serve.api.problems import ProblemError, encoded, problem
-from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS, ExpertName, Submission
+from services.serve.api.problems import ProblemError, problem
+from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
-from services.serve.components import ApiFigures, retrainers_of, told_by
+from services.serve.components import ApiFigures, told_by
 from services.serve.health import summarise_errors
 from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["operate_routes"]
-
-Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"])]
-
-Left = Annotated[
-    str | None,
-    Query(
-        pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"],
-        description="The champion to go back from; refused where another serves.",
-    ),
-]  # fmt: skip
 
 Reason = Annotated[str | None, Query(max_length=64, description="Only those of one reason, such as late.")]
 Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters, too.")]
@@ -48,71 +34,12 @@ Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters
 
 def operate_routes(state: ApiState) -> APIRouter:
     """The routes that operators and their tools use."""
-    routes = APIRouter(route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422]})
+    routes = APIRouter(
+        tags=["operation"], route_class=keyed_route(state.keys, "operate"), responses={422: PREDICT_ANSWERS[422]}
+    )
     backend = state.backend
 
-    @routes.get("/models", tags=["models"], response_model=None, responses={**described(ModelsAnswer), **KEYED})
-    async def models(authorization: Authorization = None) -> ModelsAnswer:
-        """The registered models, newest first, which one is served, and what fails in training or registry now."""
-        view = state.readable(authorization)
-        serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
-        wrong = [
-            words
-            for figures in retrainers_of(view.stats).values()
-            for words in (figures.get("registry_error", ""), figures.get("last_error", ""))
-        ]
-        errors = [words for words in dict.fromkeys(wrong) if words]
-        return ModelsAnswer(models=view.models, serving=serving, errors=errors)
-
-    served = {**described(ZonesServed), **KEYED, 503: PREDICT_ANSWERS[503]}
-
-    @routes.get("/models/zones", tags=["models"], response_model=None, responses=served)
-    async def served_zones(authorization: Authorization = None) -> Response:
-        """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
-        weighs in the newest forecast, by horizon in minutes, as the mean over targets.
-        """
-        view = state.readable(authorization)
-        return encoded(ZonesServed(zones=[one for one in await backend.mixtures() if view.has(one["site"])]))
-
-    accepted = {**described(TrainingAccepted, status=202), **ORDERED}
-
-    @routes.post("/models/retrain", tags=["models"], status_code=202, response_model=None, responses=accepted)
-    async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
-        """Ask for a retraining of an expert's model now; needs the operator's key."""
-        state.keys.require_operator(authorization).require_all()
-        return await backend.order("trigger", "operator", expert)
-
-    moved = {**described(Moved), **ORDERED}
-
-    @routes.post("/models/rollback", tags=["models"], response_model=None, responses=moved)
-    async def rollback(
-        expert: ExpertName = "network", leave: Left = None, authorization: Authorization = None
-    ) -> OrderAnswer:
-        """Serve an expert's previous champion again; needs the operator's key. With `leave` it may be asked twice."""
-        state.keys.require_operator(authorization).require_all()
-        return await backend.order("rollback", expert, leave or "")
-
-    submitted = {**described(ModelSubmitted, status=202), **ORDERED}
-
-    @routes.post("/models/submit", tags=["models"], status_code=202, response_model=None, responses=submitted)
-    async def submit(asked: Submission, authorization: Authorization = None) -> OrderAnswer:
-        """Register an artefact that was made elsewhere, for live rows to judge; needs the operator's key."""
-        state.keys.require_operator(authorization).require_all()
-        return await backend.order("submit", asked.folder)
-
-    @routes.post(
-        "/models/{version}/promote", tags=["models"], response_model=None, responses={**described(Moved), **ORDERED}
-    )
-    async def promote(
-        version: Version, expert: ExpertName = "network", authorization: Authorization = None
-    ) -> OrderAnswer:
-        """Make a registered model the champion; needs the operator's key. A version says whose it is; `online`, which
-        takes an expert's model out of service, does not.
-        """
-        state.keys.require_operator(authorization).require_all()
-        return await backend.order("promote", version, expert)
-
-    @routes.get("/status", tags=["operation"], response_model=None, responses={**described(StatusAnswer), **KEYED})
+    @routes.get("/status", response_model=None, responses={**described(StatusAnswer), **KEYED})
     async def status(authorization: Authorization = None) -> Response:
         """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
         state.keys.require_reader(authorization).require_all()
@@ -130,7 +57,7 @@ def operate_routes(state: ApiState) -> APIRouter:
 
     known_letters = {**described(DeadLettersAnswer), **KEYED, 503: PREDICT_ANSWERS[503]}
 
-    @routes.get("/deadletters", tags=["operation"], response_model=None, responses=known_letters)
+    @routes.get("/deadletters", response_model=None, responses=known_letters)
     async def dead_letters(
         reason: Reason = None, newest: Newest = 0, authorization: Authorization = None
     ) -> DeadLettersAnswer:
@@ -151,12 +78,12 @@ def operate_routes(state: ApiState) -> APIRouter:
         ]  # fmt: skip
         return DeadLettersAnswer(kept_out=kept_out, letters=letters)
 
-    @routes.get("/health/live", tags=["operation"], response_model=None, responses=described(LiveAnswer))
+    @routes.get("/health/live", response_model=None, responses=described(LiveAnswer))
     async def live() -> LiveAnswer:
         """Say that this replica answers."""
         return LiveAnswer(status="live")
 
-    @routes.get("/health/ready", tags=["operation"], responses={**described(ReadyAnswer), 503: PREDICT_ANSWERS[503]})
+    @routes.get("/health/ready", responses={**described(ReadyAnswer), 503: PREDICT_ANSWERS[503]})
     async def ready(authorization: Authorization = None) -> Response:
         """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
@@ -176,7 +103,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         **KEYED,
     }
 
-    @routes.get("/metrics", tags=["operation"], response_class=Response, responses=figures)
+    @routes.get("/metrics", response_class=Response, responses=figures)
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
         state.keys.require_reader(authorization).require_all()

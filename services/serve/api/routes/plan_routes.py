@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, WithJsonSchema
 
 from edge.wire.plan import MAX_POINTS, PlanKind, decode_plan, encode_plan, plan_topic
@@ -16,7 +16,7 @@ from edge.wire.topic import SITE_ZONE
 from services.serve.api.answer_types import PlanPublished, ZonePlans, described
 from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import PREDICT_ANSWERS, few_members
+from services.serve.api.schemas import PREDICT_ANSWERS, SiteOfZone, few_members
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
 
@@ -26,7 +26,6 @@ DEVICE = "operator"
 """In the topic of what is published for an operator."""
 
 Zone = Annotated[str, Path(min_length=1, max_length=64, description="Zone; `_site` for the whole site.")]
-Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
 
 def _unix_ms(said: Any) -> Any:
@@ -81,7 +80,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
 
     @routes.get("/zones/{zone}/plan", response_model=None, responses={**described(ZonePlans), **problems})
-    async def plan(zone: Zone, site: Site = None, authorization: Authorization = None) -> ZonePlans:
+    async def plan(zone: Zone, site: SiteOfZone = None, authorization: Authorization = None) -> ZonePlans:
         """What is foreseen for the zone: the newest plan of each source, its own before those of the whole site.
 
         Rows that end at `known_ms` or later use a plan; until then the one before it.
@@ -95,7 +94,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
 
     @routes.put("/zones/{zone}/plan", status_code=202, response_model=None, responses=published)
     async def put_plan(
-        zone: Zone, given: Annotated[PlanIn, Body(examples=[EXAMPLE])], site: Site = None,
+        zone: Zone, given: Annotated[PlanIn, Body(examples=[EXAMPLE])], site: SiteOfZone = None,
         authorization: Authorization = None,
     ) -> PlanPublished:  # fmt: skip
         """Publish a plan for the zone, which replaces the one before of its source; needs the operator's key.

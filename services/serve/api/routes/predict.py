@@ -1,4 +1,4 @@
-"""``/predict``, ``/zones`` and ``/history``: forecasts from memory, and what-if questions through the model."""
+"""``/predict``: forecasts from memory, and what-if questions through the model."""
 
 from __future__ import annotations
 
@@ -9,43 +9,23 @@ import msgspec
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
-from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
 from services.messages import ZoneForecast
-from services.serve.api.answer_types import (
-    HistoryAnswer,
-    SiteShown,
-    WhatIfAnswer,
-    ZoneNow,
-    ZonesAnswer,
-    described,
-)
-from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, ZoneProblem
+from services.serve.api.answer_types import WhatIfAnswer, described
+from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer
 from services.serve.api.parameters import keyed_route
 from services.serve.api.predict_parameters import Asked, answer_of
-from services.serve.api.problems import ProblemError, encoded
+from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
-from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
+from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, SiteOfZone, WhatIf
 from services.serve.api.state import ApiState, Authorization
-from services.serve.api.what_if import (
-    answer_to_rows,
-    changes_asked,
-    rows_request,
-    what_if_answer,
-    window_of_rows,
-)
+from services.serve.api.what_if import answer_to_rows, changes_asked, rows_request, what_if_answer, window_of_rows
 
 __all__ = ["predict_routes"]
-
-UNITS = {name: metric.unit for name, metric in VOCABULARY.items()} | {"vpd_kpa": "kPa", "dew_point_c": "°C"}
-LABELS = {name: metric.label for name, metric in VOCABULARY.items()} | {
-    "vpd_kpa": "vapour pressure deficit", "dew_point_c": "dew point",
-}  # fmt: skip
 
 MOST_WITH_SCENARIOS = 10
 """Zones a call: scenarios of one are a quarter of a megabyte."""
 
-Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or site/zone.", examples=["north-1"])]
 OneZone = Annotated[
     str | None,
     Query(
@@ -53,9 +33,6 @@ OneZone = Annotated[
         description="Zone, or site/zone; needed where `zones` is left out.",
     ),
 ]  # fmt: skip
-Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
-
-
 Targets = Annotated[str | None, Query(max_length=1000, description="Only these, such as air_temp_c,rh_pct.")]
 Horizons = Annotated[
     str | None, Query(max_length=1000, description="Minutes: learned horizons or times of the path, such as 30,120.")
@@ -73,7 +50,7 @@ Events = Annotated[
 
 
 def predict_routes(state: ApiState) -> APIRouter:
-    """The routes that readers use."""
+    """Forecasts and what-if questions, for readers."""
     routes = APIRouter(
         tags=["forecasts"], route_class=keyed_route(state.keys, "read"), responses={422: PREDICT_ANSWERS[422], **KEYED}
     )
@@ -84,7 +61,7 @@ def predict_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/predict", responses=forecasts, response_model=None)
     async def predict(
-        zone: OneZone = None, site: Site = None, targets: Targets = None, horizons: Horizons = None,
+        zone: OneZone = None, site: SiteOfZone = None, targets: Targets = None, horizons: Horizons = None,
         quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: Zones = None,
         authorization: Authorization = None,
     ) -> Response:  # fmt: skip
@@ -147,62 +124,4 @@ def predict_routes(state: ApiState) -> APIRouter:
         found = await backend.what_if(site, zone, asked)
         return what_if_answer(forecast, view.degraded(key), asked, found, spec)
 
-    zones_known = {**described(ZonesAnswer), 404: PREDICT_ANSWERS[404]}
-
-    @routes.get("/zones", response_model=None, responses=zones_known)
-    async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> Response:
-        """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
-        view = state.readable(authorization)
-        named = zones_asked(None, zones)
-        keys = sorted(view.answers)
-        problems: list[ZoneProblem] = []
-        if named:
-            found, problems = await each_zone(view, named, site, _itself)
-            keys = [key for key in dict.fromkeys(found) if key in view.answers]  # one may have been retired meanwhile
-        elif site is not None:
-            view.find_site(site)
-            keys = [key for key in keys if key[0] == site]
-        listed = []
-        for key in keys:
-            known = view.answers[key]
-            forecast = known.forecast
-            listed.append(
-                ZoneNow(
-                    site=key[0], zone=key[1], label=state.names.zones.get(key, key[1]), timezone=state.timezone(key[0]),
-                    origin=forecast["origin"], origin_ms=forecast["origin_ms"],
-                    read_ms=forecast["origin_ms"] - round(1000 * known.input_age_s),
-                    model_version=forecast["model_version"], stale=view.is_stale(key),
-                    degraded=view.degraded(key), now=forecast["now"],
-                )
-            )  # fmt: skip
-        sites = [_site(state, site) for site in dict.fromkeys(zone["site"] for zone in listed)]
-        answer = ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
-        if named:
-            answer["problems"] = problems
-        return encoded(answer)
-
-    known_past = {**described(HistoryAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
-
-    @routes.get("/history", response_model=None, responses=known_past)
-    async def history(zone: Zone, site: Site = None, authorization: Authorization = None) -> HistoryAnswer:
-        """The zone's targets over the past 48 h; each list as long as ``end_ms``, null where missing."""
-        view = state.readable(authorization)
-        key = view.find(zone, site)
-        past = await backend.past(*key)
-        if not past["end_ms"]:
-            raise ProblemError(503, f"the past of {'/'.join(key)} is not known yet", {"Retry-After": "5"})
-        return HistoryAnswer(site=key[0], zone=key[1], **past)
-
     return routes
-
-
-async def _itself(key: tuple[str, str]) -> tuple[str, str]:
-    return key
-
-
-def _site(state: ApiState, site: str) -> SiteShown:
-    place = state.place_of(site)
-    return SiteShown(
-        site=site, label=state.names.sites.get(site, site), timezone=state.timezone(site), clock=place.clock,
-        latitude=place.latitude, longitude=place.longitude,
-    )  # fmt: skip

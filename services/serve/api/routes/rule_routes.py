@@ -1,25 +1,27 @@
 """``/rules``: what a site is warned of.
 
-Documents are read in threads: one of a thousand zones takes .3 s, and nobody else would be answered meanwhile.
+Rules are read in threads: those of a thousand zones take .3 s, and nobody else would be answered meanwhile.
 """
 
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query
 
-from edge.wire.alert_orders import ChangeRules, encode_order, order_topic
+from edge.wire.alert_orders import encode_order, order_topic
 from edge.wire.topic import SITE_ZONE
 from models.alerts.foreseen import STEP_MS, reach_steps
-from models.alerts.rules_document import DocumentError, RulesDocument
+from models.alerts.rules_document import RulesDocument
 from services.messages import SiteRulesShown
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
+from services.serve.api.routes.rule_changes import RuleChange, patched, replaced, version_seen
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
@@ -76,31 +78,8 @@ def rule_routes(state: ApiState) -> APIRouter:
         With a zone they are what that zone has of its own, over the rules of the site; an empty body takes that back.
         With `If-Match` and a version they count only if the rules are still those of that version.
         """
-        view = state.orderable(authorization)
-        of_site, of_zone = _place(view, site, zone)
-        shown = await backend.alert_rules(of_site)
-        seen = _seen(if_match, shown)
-        before = await to_thread(RulesDocument.of, shown["document"])
-        if of_zone is not None:
-            if given.zones is not None:
-                raise ProblemError(422, "body.zones: a zone has no zones; leave query.zone out")
-            own = given.model_dump(exclude_unset=True)
-            document = await to_thread(_checked, lambda: before.with_zone(of_zone, own))
-            return await _publish(shown, document, ChangeRules(own, version=seen), of_zone)
-        said = given.model_dump(exclude={"zones"})
-        if given.zones is None:  # what they have when the order is taken, and not what was seen here
-            kept = {**said, "zones": before.as_dict().get("zones", {})}
-            return await _publish(
-                shown,
-                await to_thread(_checked, lambda: RulesDocument.of(kept)),
-                ChangeRules(said, keep_zones=True, version=seen),
-            )
-        _check_zones(given.zones, shown, before)
-        zones = {name: own.model_dump(exclude_unset=True) for name, own in given.zones.items()}
-        said |= {"zones": zones} if zones else {}
-        return await _publish(
-            shown, await to_thread(_checked, lambda: RulesDocument.of(said)), ChangeRules(said, version=seen)
-        )
+        place = _place(state.orderable(authorization), site, zone)
+        return await publish(*place, if_match, partial(replaced, given))
 
     @routes.patch("/rules", status_code=202, response_model=None, responses=published)
     async def patch_rules(
@@ -111,89 +90,36 @@ def rule_routes(state: ApiState) -> APIRouter:
 
         With a zone, of what that zone has of its own: what is taken back is as the site has it. `If-Match` as with PUT.
         """
-        view = state.orderable(authorization)
-        of_site, of_zone = _place(view, site, zone)
-        shown = await backend.alert_rules(of_site)
-        seen = _seen(if_match, shown)
-        before = await to_thread(RulesDocument.of, shown["document"])
-        if of_zone is not None:
-            if given.zones:
-                raise ProblemError(422, "body.zones: a zone has no zones; leave query.zone out")
-            own = given.model_dump(exclude_unset=True, exclude={"zones"})
-            document = await to_thread(_checked, lambda: before.with_zone(of_zone, own, merge=True))
-            return await _publish(shown, document, ChangeRules(own, merge=True, version=seen), of_zone)
-        _check_zones(given.zones, shown, before)
-        said = {
-            name: value
-            for name, value in given.model_dump(exclude={"zones"}).items() if value is not None or name == "changes"
-        }  # fmt: skip
-        if given.zones:
-            said["zones"] = {n: None if own is None else own.model_dump(exclude_unset=True)
-                             for n, own in given.zones.items()}  # fmt: skip
-        order = ChangeRules(said, merge=True, version=seen)
-        return await _publish(shown, await to_thread(_checked, lambda: before.merged(said)), order)
+        place = _place(state.orderable(authorization), site, zone)
+        return await publish(*place, if_match, partial(patched, given))
 
-    async def _publish(
-        shown: SiteRulesShown, document: RulesDocument, order: ChangeRules, zone: str | None = None
+    async def publish(
+        site: str,
+        zone: str | None,
+        if_match: str | None,
+        change: Callable[[SiteRulesShown, str | None, int], RuleChange],
     ) -> RulesAnswer:
+        shown = await backend.alert_rules(site)
+        document, order = await to_thread(change, shown, zone, version_seen(if_match, shown))
         try:
             payload = encode_order(order)
         except ValueError as error:
             raise ProblemError(422, f"body: {error}") from error
-        await backend.publish(order_topic(shown["site"], zone or SITE_ZONE), payload)
+        await backend.publish(order_topic(site, zone or SITE_ZONE), payload)
         is_new = document.as_dict() != shown["document"]
         return await to_thread(rules_answer, shown, document, shown["version"] + is_new, reach_h, zone)
-
-    def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | None]:
-        return (_site(view, site), None) if zone is None else view.find(zone, site)
-
-    def _site(view: View, site: str | None) -> str:
-        if site is not None:
-            return view.find_site(site)
-        known = view.sites
-        if len(known) != 1:
-            listed = ", ".join(known) or "none yet"
-            raise ProblemError(422, f"query.site: name the site; known are {listed}", sites=known)
-        return known[0]
 
     return routes
 
 
-def _seen(if_match: str | None, shown: SiteRulesShown) -> int:
-    """The version that a caller has seen, 0 for any; raises a 412 problem for one of before.
-
-    A later one is let through: a change of a moment ago may not have been taken yet. Its order counts only if the rules
-    have that version when it is taken.
-    """
-    said = (if_match or "*").strip().removeprefix("W/").strip('"')
-    if said == "*":
-        return 0
-    if not said.isascii() or not said.isdigit() or not 0 < int(said) < 2**53:
-        raise ProblemError(422, 'header.If-Match: give a version as rules have it, such as "7"')
-    if int(said) < shown["version"]:
-        raise ProblemError(
-            412, f"the rules of {shown['site']} were changed meanwhile: they have version {shown['version']}, and "
-            f"version {said} was to be replaced; look at them again",
-        )  # fmt: skip
-    return int(said)
-
-
-def _check_zones(given: Iterable[str], shown: SiteRulesShown, before: RulesDocument) -> None:
-    """Raises a 422 problem for a zone that is not there; one that has rules already may be away."""
-    known = {*shown.get("zones", ()), *before.zones}
-    for name in given:
-        if name not in known:
-            listed = ", ".join(sorted(known)[:20]) or "none yet"
-            raise ProblemError(422, f"body.zones: there is no zone {name[:64]} in {shown['site']}; known are {listed}")
-
-
-def _checked(make: Any) -> RulesDocument:
-    try:
-        made: RulesDocument = make()
-    except DocumentError as error:
-        errors = [
-            {"where": (where if where.startswith("zones.") else f"changes.{where}")[:100], "message": sentence}
-            for where, sentence in error.mistakes
-        ]
-        raise ProblemError(422, str(error)[:1000], errors=errors[:20]) from error
-    return made
+def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | None]:
+    """The site and zone that are meant; the only site there is where neither is named."""
+    if zone is not None:
+        return view.find(zone, site)
+    if site is not None:
+        return view.find_site(site), None
+    known = view.sites
+    if len(known) != 1:
+        listed = ", ".join(known) or "none yet"
+        raise ProblemError(422, f"query.site: name the site; known are {listed}", sites=known)
+    return known[0], None

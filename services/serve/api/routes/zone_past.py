@@ -15,7 +15,7 @@ from services.messages import Resampled
 from services.serve.api.answer_types import IssuedAnswer, SeriesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import PREDICT_ANSWERS
+from services.serve.api.schemas import PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["interval_for", "series_routes"]
@@ -29,7 +29,6 @@ _PARTS: tuple[tuple[str, Literal["mean", "low", "high"]], ...] = (("mean", "mean
 INTERVALS_S = (300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 
 Zone = Annotated[str, Path(min_length=1, max_length=64, description="Zone.")]
-Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 Metrics = Annotated[
     str | None,
     Query(max_length=1000, description="Several with commas; left out: the targets.", examples=["air_temp_c"]),
@@ -56,7 +55,7 @@ def series_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/zones/{zone}/series", response_model=None, responses=answers)
     async def series(
-        zone: Zone, site: Site = None, metrics: Metrics = None, since_ms: Since = None, until_ms: Until = None,
+        zone: Zone, site: SiteOfZone = None, metrics: Metrics = None, since_ms: Since = None, until_ms: Until = None,
         interval_s: IntervalS = None, cursor: Cursor = None, if_none_match: Known = None,
         authorization: Authorization = None,
     ) -> Response:  # fmt: skip
@@ -103,7 +102,7 @@ def series_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/zones/{zone}/forecasts", response_model=None, responses=told)
     async def forecasts(
-        zone: Zone, issued_at: IssuedAt = None, site: Site = None, authorization: Authorization = None
+        zone: Zone, issued_at: IssuedAt = None, site: SiteOfZone = None, authorization: Authorization = None
     ) -> IssuedAnswer:
         """What was said then: the newest forecast whose origin is not after `issued_at`, at the learned horizons."""
         view = state.readable(authorization)

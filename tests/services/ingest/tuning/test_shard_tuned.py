@@ -132,7 +132,7 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path, ver
         tuned.rig.drain(tuned.shard)
         states.append(learned(tuned.shard))
         shown.append(tuned.issued())
-        added = tuned.shard._partitions[0].forecaster.corrections.tuned
+        added = tuned.shard._partitions[0].learner.forecaster.corrections.tuned
         assert added is not None
         assert np.abs(added.state_dict()["zones"]["added"]).max() > 0
     for part in states[0]:
@@ -180,7 +180,7 @@ def test_one_that_cannot_be_used_is_told_and_the_one_before_stays(tmp_path: Path
     else:
         shutil.rmtree(tuned.folders[1])
     if damage == "trees":
-        save_trees(tuned.folders[1], tuned.shard.spec, tuned.shard._partitions[0].forecaster.regressors)
+        save_trees(tuned.folders[1], tuned.shard.spec, tuned.shard._partitions[0].learner.forecaster.regressors)
     assert tuned.point("tuned-v2") == "tuned-v1"
     assert "tuned-v2" in tuned.shard.stats()["last_error"]
     assert tuned.shard.stats()["failing"]["tuned"]
@@ -196,7 +196,7 @@ def test_switched_off_nothing_is_kept_or_followed(tmp_path: Path) -> None:
     for days, version in ((0.0, ONLINE_VERSION), (3.0, "tuned-v1")):
         tuned.rig.settings = tuned.rig.settings.model_copy(update={"learn": LearnSettings(tuned_every_days=days)})
         tuned.shard = tuned.rig.shard()
-        assert (tuned.shard._partitions[0].forecaster.corrections.tuned is not None) == (days > 0)
+        assert (tuned.shard._partitions[0].learner.forecaster.corrections.tuned is not None) == (days > 0)
         tuned.read(12, 30) if not days else None
         assert tuned.point("tuned-v1") == version
         assert tuned.shard.stats()["last_error"] == ""
@@ -213,7 +213,7 @@ def test_without_its_files_a_restarted_shard_follows_the_network_of_its_snapshot
     shutil.rmtree(tuned.storage / "models")
     (tuned.storage / "slot-tuned.json").unlink()
     tuned.shard = tuned.rig.shard()
-    followed = tuned.shard._partitions[0].forecaster.corrections.tuned
+    followed = tuned.shard._partitions[0].learner.forecaster.corrections.tuned
     assert followed is not None
     assert not np.array_equal(followed.arrays["head.bias"], pretrained().arrays["head.bias"])
     tuned.rig.clock.now_s += 1.0

@@ -11,8 +11,8 @@ import pytest
 
 from services.config import load_settings
 from services.errors import StorageError, TrainingError
-from services.learn.loop import cluster as cluster_module
 from services.learn.loop.cluster import RayCluster
+from services.learn.promotion import submitted_model
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -28,11 +28,11 @@ def test_a_model_that_finds_no_room_is_not_called_torn(
 
     cluster, made = RayCluster(load_settings(data_dir=tmp_path / "data")), tmp_path / "made"
     made.mkdir()
-    for file in cluster_module.ARTEFACT_FILES:
+    for file in submitted_model.ARTEFACT_FILES:
         (made / file).write_text("{}")
     monkeypatch.setattr(cluster, "newest_ms", lambda: 5)
     if name == "keep":
-        monkeypatch.setattr(cluster_module, "keep_folder", full)
+        monkeypatch.setattr(submitted_model, "keep_folder", full)
     else:
         monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(TrainingError, match=r"cannot be copied to the storage: .*(No space left|away)"):

@@ -25,6 +25,7 @@ from services.learn.experts import TREES
 from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.comparison_actor import ComparisonActor
+from services.learn.promotion.comparison_process import ComparisonProcess
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from services.learn.training.challenger import learn, train_again
@@ -37,12 +38,23 @@ ZONES = ("z1", "z2", "z3")
 FIRST_DAYS = 8.0
 
 
+class ComparisonHere(ComparisonProcess):
+    """Compares in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actor = ComparisonActor()
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return getattr(self.actor, method)(*arguments)
+
+
 class Here(RayCluster):
     """A cluster in this process: shards that have read everything, and no live state but two lists."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, TREES)
-        self.comparer = ComparisonActor()
+        self._comparison = ComparisonHere()
         self.events: list[dict[str, Any]] = []
         self.orders: list[TrainingRequest] = []
 
@@ -55,9 +67,6 @@ class Here(RayCluster):
     def train(self, order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         self.orders.append(order)
         return cast(Candidate, learn(self._job(order)))
-
-    def _ask_comparer(self, method: str, *arguments: Any) -> Any:
-        return getattr(self.comparer, method)(*arguments)
 
     def event(self, event: dict[str, Any]) -> None:
         self.events.append(event)

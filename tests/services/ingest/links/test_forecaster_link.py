@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ray import serve
 
-from services.ingest import shard_actor
-from services.ingest.shard_actor import _ForecasterLink
+from services.ingest.links import forecaster_link
+from services.ingest.links.forecaster_link import ForecasterLink
 from services.messages import FORECASTER_DEPLOYMENT
 
 
@@ -47,24 +47,24 @@ def controller(monkeypatch: pytest.MonkeyPatch) -> Iterator[Controller]:
     found = Controller()
     monkeypatch.setattr(serve, "status", found.status)
     monkeypatch.setattr(serve, "get_deployment_handle", found.handle)
-    monkeypatch.setattr(shard_actor, "FORECAST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(forecaster_link, "FORECAST_TIMEOUT_S", 0.2)
     yield found
     found.there.set()
 
 
-def ask(link: _ForecasterLink, request: Any) -> object:
+def ask(link: ForecasterLink, request: Any) -> object:
     """What the Forecaster answers."""
     return link.forecast(request)
 
 
 def test_one_replica_is_enough_for_a_first_request(controller: Controller) -> None:
     """After a node is lost the other replica waits for another node, and a shard that starts must not."""
-    assert ask(_ForecasterLink("ours"), "a") == "a by 1"
+    assert ask(ForecasterLink("ours"), "a") == "a by 1"
 
 
 def test_a_handle_is_found_anew_after_an_error(controller: Controller) -> None:
     """The application may be another one now."""
-    link = _ForecasterLink("ours")
+    link = ForecasterLink("ours")
     assert ask(link, "a") == "a by 1"
     controller.broken = {1}
     with pytest.raises(ConnectionError):
@@ -74,7 +74,7 @@ def test_a_handle_is_found_anew_after_an_error(controller: Controller) -> None:
 
 def test_a_handle_goes_on_while_the_controller_is_away(controller: Controller) -> None:
     """A replica may have died in the meantime, and another one answers."""
-    link = _ForecasterLink("ours")
+    link = ForecasterLink("ours")
     assert ask(link, "a") == "a by 1"
     controller.there.clear()
     controller.broken = {1}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from services.ingest import shard_actor as actor
-from services.ingest.shard_actor import LiveStateLink
+from services.ingest.links import live_state_link
+from services.ingest.links.live_state_link import LiveStateLink
 from services.messages import ZoneForecast
 from services.serve.live_state import LiveState
 from tests.patience import until
@@ -47,7 +47,7 @@ def forecast(zone: str, origin_ms: int) -> ZoneForecast:
 
 def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of more zones than the bound, and older ones before it: the newest of every zone is sent."""
-    monkeypatch.setattr(actor, "MAX_UNSENT", 10)
+    monkeypatch.setattr(live_state_link, "MAX_UNSENT", 10)
     link, sent = LiveStateLink("shard-0", "board-0", "hothouse-test"), list[Any]()
     zones = [f"z{n}" for n in range(25)]
     for origin_ms in (1, 2):
@@ -55,16 +55,16 @@ def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypat
     link.publish([forecast("z0", 3)])
     away = True
 
-    def send(forecasts: list[ZoneForecast], past: Any, alerts: Any, stats: Any) -> None:
+    def send(taken: Any) -> None:
         nonlocal away
         if away:
             away = False
             raise ConnectionError
-        sent.extend(forecasts)
+        sent.extend(taken.forecasts)
         link._closing = True
 
     monkeypatch.setattr(link, "_send", send)
-    monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
+    monkeypatch.setattr(live_state_link, "RETRY_S", 0)
     link._run()
     assert [(f["zone"], f["origin_ms"]) for f in sent] == [*((zone, 2) for zone in zones[1:]), ("z0", 3)]
 
@@ -77,9 +77,9 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
     also where the one before it had not had the shard's figures yet.
     """
     now = LiveState(1, lambda: 0)
-    monkeypatch.setattr(actor.ray, "get_actor", lambda *_, **__: LocalActor(lambda: now))
-    monkeypatch.setattr(actor.ray, "get", lambda answers, **_: answers)
-    monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
+    monkeypatch.setattr(live_state_link.ray, "get_actor", lambda *_, **__: LocalActor(lambda: now))
+    monkeypatch.setattr(live_state_link.ray, "get", lambda answers, **_: answers)
+    monkeypatch.setattr(live_state_link, "RETRY_S", 0)
     questions: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
     link = LiveStateLink("shard-0", "board-0", "hothouse-test")
     link.start(questions)
@@ -93,7 +93,7 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
         until(lambda: knows(now) == ["z1", "z2"], "the first live state has been told")
         if figures:
             link.put_stats({"late": 1})
-            until(lambda: answer(now.wait(0, 0)).get("stats"), "the first board has the figures")
+            until(lambda: answer(now.wait(0, 0)).get("stats"), "the first live state has the figures")
         now = LiveState(2, lambda: 0)
         link.put_stats({"late": 1})
         until(lambda: sorted(knows(now)) == ["z1", "z2"], "the second live state has been told", 10)
