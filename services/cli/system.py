@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from services.errors import ConfigError
 from services.runtime.interrupts import await_signal, end_at_sigterm, ignore_interrupts
 from services.runtime.threads.repeating import Repeating
 
-__all__ = ["register"]
+__all__ = ["register", "takes_the_network"]
 
 
 class Promotion(StrEnum):
@@ -67,7 +68,7 @@ def _run_until_told(settings: Settings) -> None:
         console.print(f"Hothouse runs at [bold]{system.shown_url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.broker.host}:{system.broker.port}", highlight=False)
-        if settings.mqtt.listen and not settings.mqtt.host and settings.mqtt.gateway == "here":
+        if takes_the_network(settings):
             port = system.broker.port
             line = f"those on the network at port {port} of this computer; `hothouse devices add` makes logins"
             console.print(line, highlight=False, soft_wrap=True)
@@ -79,6 +80,17 @@ def _run_until_told(settings: Settings) -> None:
         with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway:
             stopped()
         console.print("[dim]stopping ...[/]")
+
+
+def takes_the_network(settings: Settings) -> bool:
+    """Whether the broker of ours listens where other machines may reach it."""
+    mqtt = settings.mqtt
+    if mqtt.host or mqtt.gateway != "here" or mqtt.listen in ("", "localhost"):
+        return False
+    try:
+        return not ip_address(mqtt.listen).is_loopback
+    except ValueError:  # a name
+        return True
 
 
 def demo(
