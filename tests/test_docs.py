@@ -175,7 +175,8 @@ def test_public_names_are_there_and_explained(path: Path) -> None:
     assert ast.get_docstring(tree), "no docstring"
     exported: list[str] = []
     defined: set[str] = set()
-    for node in tree.body:
+    in_blocks = [inner for block in tree.body if isinstance(block, ast.With) for inner in block.body]
+    for node in [*tree.body, *in_blocks]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:

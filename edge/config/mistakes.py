@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
@@ -24,11 +24,15 @@ def of_toml(error: tomllib.TOMLDecodeError | UnicodeDecodeError, source: Path) -
     return f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
 
 
-def of_values(error: ValidationError, kind: type[BaseModel], source: Path, masked: Collection[str]) -> str:
-    """A sentence on what is wrong in settings of ``kind``; the values of those in ``masked`` are not told."""
+def of_values(
+    error: ValidationError, kind: type[BaseModel], source: Path, masked: Collection[str], sites: object = None
+) -> str:
+    """A sentence on what is wrong in settings of ``kind``; the values of those in ``masked`` are not told. ``sites``
+    are the blocks of the file, for their names.
+    """
     lines = []
     for problem in error.errors(include_url=False):
-        name = ".".join(str(part) for part in problem["loc"])
+        name = _place(problem["loc"], sites)
         given = problem.get("input")
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting{_meant(kind, [str(part) for part in problem['loc']])}")
@@ -38,6 +42,21 @@ def of_values(error: ValidationError, kind: type[BaseModel], source: Path, maske
             shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {given!r}:"
             lines.append(f"{name}{shown} {_message(problem)}".lstrip())
     return f"{'; '.join(lines)} (in {source} or the environment)"
+
+
+def _place(loc: Sequence[str | int], sites: object = None) -> str:
+    """A setting; which one of a list's entries by a number that begins with 1, of sites by the name.
+
+    >>> _place(["sites", 1, "latitude"], [{"name": "south"}, {"name": "north"}]), _place(["kafka", "servers", 0])
+    ('sites.latitude (site north)', 'kafka.servers (entry 1)')
+    """
+    which = [f"entry {part + 1}" for part in loc if isinstance(part, int)]
+    if which and loc[0] == "sites" and isinstance(loc[1], int):
+        block = sites[loc[1]] if isinstance(sites, list) and loc[1] < len(sites) else None
+        name = block.get("name") if isinstance(block, dict) else None
+        which[0] = f"site {name}" if isinstance(name, str) and name else f"site number {loc[1] + 1}"
+    names = [part for part in loc if isinstance(part, str) and part != "[key]"]  # so pydantic marks what names a value
+    return ".".join(names) + (f" ({', '.join(which)})" if which else "")
 
 
 def _message(problem: Any) -> str:

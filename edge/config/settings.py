@@ -163,7 +163,8 @@ def read_settings(
         return kind(**content)
     except ValidationError as error:
         masked = {f"{section}.{name}" for section, name in _secrets(kind)}
-        words = mistakes.of_values(error, kind, source, masked)
+        in_file = f"{_PREFIX}SITES" not in {name.upper() for name in os.environ}  # a variable wins over the file's
+        words = mistakes.of_values(error, kind, source, masked, content.get("sites") if in_file else None)
         raise SettingsError(words, "`hothouse config` lists every setting.") from None
     except pydantic_settings.SettingsError as error:  # its words name a section, never the variable's value
         raise SettingsError(

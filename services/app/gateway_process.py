@@ -63,7 +63,9 @@ def problem(status: GatewayStatus | None, now_s: float, child: ChildProcess) -> 
         return "it has not written its status yet"
     age_s = now_s - status["updated_ms"] / 1000
     if age_s > QUIET_S:
-        return f"no sign of life for {age_s:.0f} s"
+        # On a full disk it lives, and cannot write its status.
+        before = f"; before that: {status['last_error']}" if status["last_error"] else ""
+        return f"no sign of life for {age_s:.0f} s{before}"
     if not status["connected"]:
         return f"not connected to the broker: {status['last_error'] or 'connecting'}"
     return ""

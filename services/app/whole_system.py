@@ -41,7 +41,7 @@ from services.moved_folder import bring_along
 from services.observe.logs import log_to_file
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
-from services.runtime.interrupts import deferred_interrupts
+from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.ray_logs import PRUNE_EVERY_S
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.threads.repeating import Repeating
@@ -113,7 +113,8 @@ class System:
         try:
             self._start()
         except BaseException as error:
-            self._parts.close()
+            with ignored_interrupts():
+                self._parts.close()
             if isinstance(error, BrokerError | LogError):
                 hint = "`hothouse doctor` says more." if isinstance(error, LogError) else ""
                 raise StartError(str(error), getattr(error, "hint", hint)) from error
@@ -123,7 +124,8 @@ class System:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._parts.close()
+        with ignored_interrupts():
+            self._parts.close()
 
     @property
     def shown_url(self) -> str:

@@ -4,6 +4,9 @@ Nothing heavy is imported before a command needs it: ``hothouse --help`` and the
 install, without Ray and torch.
 """
 
-from services.cli.root import app, main
+from services.runtime.interrupts import quietly_ended
+
+with quietly_ended():  # half a second of imports; on a small computer, some
+    from services.cli.root import app, main
 
 __all__ = ["app", "main"]

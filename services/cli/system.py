@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +16,12 @@ from services.cli.base import console, errors, need_cluster, options_of
 from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
 from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
+from services.config import Settings
 from services.errors import ConfigError
-from services.runtime.interrupts import await_signal
+from services.runtime.interrupts import await_signal, end_at_sigterm, ignore_interrupts
 from services.runtime.threads.repeating import Repeating
 
-__all__ = ["register"]
+__all__ = ["register", "takes_the_network"]
 
 
 class Promotion(StrEnum):
@@ -50,14 +51,24 @@ def up(
     for name in stray_variables():  # in a container settings are variables: one that names none is mistyped
         errors.print(f"warning: the variable {name} is no setting, and is not read", markup=False, soft_wrap=True)
     with need_cluster("up"):
-        from services.app import System
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before it is up it ends as with Ctrl-C
+        import services.app  # noqa: F401 - now, as long as SIGTERM may end it at once: nothing is running yet
+    end_at_sigterm()  # also before it is up
+    try:
+        _run_until_told(settings)
+    except (KeyboardInterrupt, SystemExit):
+        ignore_interrupts()
+        raise
+
+
+def _run_until_told(settings: Settings) -> None:
+    from services.app import System
+
     with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
         stopped = await_signal()
         console.print(f"Hothouse runs at [bold]{system.shown_url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.broker.host}:{system.broker.port}", highlight=False)
-        if settings.mqtt.listen and not settings.mqtt.host and settings.mqtt.gateway == "here":
+        if takes_the_network(settings):
             port = system.broker.port
             line = f"those on the network at port {port} of this computer; `hothouse devices add` makes logins"
             console.print(line, highlight=False, soft_wrap=True)
@@ -69,6 +80,17 @@ def up(
         with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway:
             stopped()
         console.print("[dim]stopping ...[/]")
+
+
+def takes_the_network(settings: Settings) -> bool:
+    """Whether the broker of ours listens where other machines may reach it."""
+    mqtt = settings.mqtt
+    if mqtt.host or mqtt.gateway != "here" or mqtt.listen in ("", "localhost"):
+        return False
+    try:
+        return not ip_address(mqtt.listen).is_loopback
+    except ValueError:  # a name
+        return True
 
 
 def demo(

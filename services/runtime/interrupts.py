@@ -7,8 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
+from types import FrameType
 
-__all__ = ["await_signal", "deferred_interrupts"]
+__all__ = [
+    "await_signal", "deferred_interrupts", "end_at_sigterm", "ignore_interrupts", "ignored_interrupts", "quietly_ended",
+]  # fmt: skip
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -26,20 +31,80 @@ def deferred_interrupts() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
+    try:
+        with _handled_by(lambda got, _: came.append(got)):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def ignored_interrupts() -> Iterator[None]:
+    """SIGINT and SIGTERM that come within the block do nothing; for taking apart what a first one has ended.
+
+    Who presses Ctrl-C again would cut that short, and leave processes and folders behind. The block must end by itself,
+    soon. Does nothing outside the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with _handled_by(_nothing):
+        yield
+
+
+def ignore_interrupts() -> None:
+    """From now on SIGINT and SIGTERM do nothing: the program has been told to end, and is about to. For the main
+    thread.
+    """
+    for number in _NUMBERS:
+        signal.signal(number, _nothing)
+
+
+def _nothing(_: int, __: FrameType | None) -> None:
+    """Not SIG_IGN, which a child that is started meanwhile would inherit."""
+
+
+@contextmanager
+def _handled_by(handle: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    before = {number: handler for number in _NUMBERS if (handler := signal.getsignal(number)) is not None}
     before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
     try:
         for number in before:
-            signal.signal(number, lambda got, _: came.append(got))
+            signal.signal(number, handle)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # one between the two would leave the other as it is here
+        signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)  # one between the two would leave the other as it is here
         for number, handler in before.items():
             signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
-        if came:
-            signal.raise_signal(came[0])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
+
+
+@contextmanager
+def quietly_ended() -> Iterator[None]:
+    """Ctrl-C within the block ends the program as SIGTERM does, at once and without a traceback; for its imports, while
+    there is nothing to take apart. Does nothing outside the main thread, or where Ctrl-C is handled already.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_at_sigterm() -> None:
+    """From now on SIGTERM ends the program in good order, as Ctrl-C does, with the exit code that a shell gives a
+    program which SIGTERM has killed. For the main thread.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def await_signal() -> Callable[[], int]:

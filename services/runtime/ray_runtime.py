@@ -14,7 +14,8 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from services.installation import app_name_of, namespace_of
 from services.key_file import write_secret
 from services.runtime.certificate import Certificate
 from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
-from services.runtime.interrupts import deferred_interrupts
+from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
 from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
 from services.runtime.ray_logs import prune_logs
@@ -86,7 +87,8 @@ class RayRuntime:
                 if not self._beside:
                     end_earlier_run(namespace_of(self._settings))
         except BaseException:
-            self._leave()
+            with ignored_interrupts():
+                self._leave()
             raise
         return self
 
@@ -94,7 +96,8 @@ class RayRuntime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop Serve (if this runtime is ours), then Ray, then what they forgot."""
-        self._leave()
+        with ignored_interrupts():
+            self._leave()
 
     def _environment(self) -> dict[str, str]:
         common = {
@@ -122,22 +125,23 @@ class RayRuntime:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": namespace_of(self._settings)}
         wanted = self._settings.ray
         try:
-            if self._folder is None:
-                ray.init(address=wanted.address, **quiet)
-            else:
-                _reread_environment()
-                self._init_local(
-                    num_cpus=max(wanted.num_cpus or os.cpu_count() or 2, 2),
-                    object_store_memory=wanted.object_store_mb * 1_000_000,
-                    _temp_dir=str(self._folder / "r"),
-                    **quiet,
-                )
+            with _sigterm_left_to_us():
+                if self._folder is None:
+                    ray.init(address=wanted.address, **quiet)
+                else:
+                    _reread_environment()
+                    self._init_local(
+                        num_cpus=max(wanted.num_cpus or os.cpu_count() or 2, 2),
+                        object_store_memory=wanted.object_store_mb * 1_000_000,
+                        _temp_dir=str(self._folder / "r"),
+                        **quiet,
+                    )
         except (RuntimeError, ConnectionError, OSError, ValueError) as error:
             raise StartError(
                 f"Ray did not start: {error}", "See `hothouse doctor`; ray.address is empty for a local runtime."
             ) from error
         if on_sigterm is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler dumps its stack and aborts
+            signal.signal(signal.SIGTERM, on_sigterm)  # that of Ray's C++ dumps its stack and aborts
         _send_raylet_messages_to_the_log()
 
     def _init_local(self, **options: Any) -> None:
@@ -209,6 +213,19 @@ def _private_environment(token: Path) -> dict[str, str]:
         "RAY_task_events_report_interval_ms": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # a one-machine runtime: node address 127.0.0.1
     }
+
+
+@contextmanager
+def _sigterm_left_to_us() -> Iterator[None]:
+    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1."""
+    from ray._private import utils
+
+    theirs = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda _: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = theirs
 
 
 def _reread_environment() -> None:

@@ -201,3 +201,20 @@ def test_images_can_be_others() -> None:
     names = [f"{part}_IMAGE" for part in parts]
     services = configuration("full", **{name: f"mine/{name.lower()}" for name in names})["services"]
     assert all(service["image"].startswith("mine/") for service in services.values())
+
+
+def test_the_docs_back_up_every_volume() -> None:
+    """Both loops of docs/containers.md name each volume of the profile full, but for those that they say are left out;
+    what is copied in a container goes to its volume, not to its memory.
+    """
+    text = (FILE.parents[1] / "docs" / "containers.md").read_text()
+    section = text.partition("\n## Back up\n")[2].partition("\n## ")[0]
+    said = [set(names.split()) for names in re.findall(r"for volume in (.+); do", section)]
+    left_out = set(re.findall(r"`(\w+)`", section.partition("Left out are ")[2].partition(".")[0]))
+    volumes = configuration("full")["volumes"]
+    assert said == [set(volumes) - left_out] * 2
+    assert {volume["name"] for volume in volumes.values()} == {f"hothouse_{name}" for name in volumes}
+    minimal = configuration("minimal")
+    targets = {volume["source"]: volume["target"] for volume in minimal["services"]["standalone"]["volumes"]}
+    assert targets == {"hothouse": "/var/lib/hothouse"}
+    assert minimal["volumes"]["hothouse"]["name"] == "hothouse_hothouse"

@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -186,3 +187,21 @@ def test_sigterm_ends_the_system_and_keeps_its_data(start: Start) -> None:
     run.assert_nothing_left()
     assert (run.data_dir / "log.sqlite").exists()
     assert not (run.data_dir / "run.json").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_while_the_system_starts(start: Start, number: signal.Signals, code: int) -> None:
+    """``hothouse up`` that is ended while Ray starts, by someone who does not wait, leaves nothing."""
+    run = start("up", "--port", "0")
+    run.wait_for(lambda: any("raylet" in process.name() for process in run.processes()), "Ray starts")
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(run.stop, number, group=number is signal.SIGINT)
+        while not ended.done():
+            time.sleep(0.5)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(run.process.pid, number)
+    ended.result()
+    assert run.process.returncode in (code, -number), run.output  # the latter by one that came after all was done
+    run.assert_quiet()
+    run.assert_nothing_left()

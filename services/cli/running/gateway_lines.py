@@ -33,7 +33,7 @@ class GatewayLines:
             self._since_s, told, self._told = None, self._told, ""
             return "the gateway works again" if told else ""
         self._since_s = now_s if self._since_s is None else self._since_s
-        kind = re.sub(r"[0-9]+ s\b", "", problem)
+        kind = re.sub(r"[0-9]+ (s|MiB)\b", "", problem)
         if now_s < self._since_s + PATIENCE_S or kind == self._told:
             return ""
         self._told = kind

@@ -23,14 +23,15 @@ ADVICE = {
     "malformed": "send one JSON object with boot, ts, seq and values, as docs/sensors.md shows",
     "oversized": "send fewer samples in one message",
     "unknown_topic": "publish on hothouse/v1/SITE/ZONE/DEVICE/sample, or name a decoder in gateway.decoders",
-    "future_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
+    "future_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP); "
+    "where all devices are told so, this computer's clock is behind",
     "ancient_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
     "out_of_range": "send the unit that the metric's name says, such as °C for air_temp_c",
     "unknown_metric": "use a name of the vocabulary (docs/sensors.md lists them)",
     "no_values": "send at least one metric with a number",
     "unit": "send the unit that the metric's name says, or `hothouse change calibrate`",
     "late": "set the device's clock if it is behind (NTP), and send samples within stream.lateness_s, or raise that; "
-    "history comes in by `hothouse import`",
+    "history comes in by `hothouse import`; where all devices are told so, this computer's clock may have been ahead",
     "decoder_failed": "the gateway's log says where the decoder fails; tell its author",
 }
 """What to do about a reason, for those with which people that connect devices meet."""

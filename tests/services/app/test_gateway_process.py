@@ -10,6 +10,7 @@ import pytest
 from services.app.gateway_process import problem
 from tests.edge.gateway.test_gateway_metrics import STATUS
 
+FULL = {**STATUS, "last_error": "no room is left"}
 NOW_S = STATUS["updated_ms"] / 1000
 
 
@@ -19,6 +20,7 @@ NOW_S = STATUS["updated_ms"] / 1000
         (STATUS, NOW_S + 1, {"pid": 7}, ""),
         (None, NOW_S, {"pid": 7}, "it has not written its status yet"),
         (STATUS, NOW_S + 31, {"pid": 7}, "no sign of life for 31 s"),
+        (FULL, NOW_S + 31, {"pid": 7}, "no sign of life for 31 s; before that: no room is left"),
         ({**STATUS, "connected": False}, NOW_S, {"pid": 7}, "not connected to the broker: connecting"),
         ({**STATUS, "connected": False, "last_error": "refused"}, NOW_S, {"pid": 7}, "to the broker: refused"),
         (STATUS, NOW_S, {"pid": None, "last_exit": 3}, "it ended with exit code 3 and is started again"),

@@ -15,6 +15,8 @@ from edge.wire.trace_id import step_trace_id
 from services.access_keys import AccessKeys
 from services.cli import app
 from services.cli.base import need_cluster
+from services.cli.system import takes_the_network
+from services.config import load_settings
 from services.errors import ConfigError
 from tests.services.cli.command_line import commands, hothouse
 
@@ -317,3 +319,22 @@ def test_a_login_is_made_only_where_its_password_can_be_written(tmp_path: Path) 
     (tmp_path / "file").touch()
     nowhere = hothouse("--data-dir", str(tmp_path / "file"), "devices", "add", "bench")
     assert (nowhere.exit_code, "cannot be changed" in nowhere.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("mqtt", "does"),
+    [
+        ({}, False),
+        ({"listen": "127.0.0.1"}, False),
+        ({"listen": "::1"}, False),
+        ({"listen": "localhost"}, False),
+        ({"listen": "0.0.0.0"}, True),
+        ({"listen": "192.168.1.5"}, True),
+        ({"listen": "greenhouse"}, True),
+        ({"listen": "0.0.0.0", "gateway": "elsewhere"}, False),
+        ({"listen": "0.0.0.0", "host": "broker.example"}, False),
+    ],
+)
+def test_up_names_the_network_only_where_the_broker_takes_it(mqtt: dict[str, str], does: bool) -> None:
+    """Nobody on the network reaches a broker on loopback: `hothouse up` must not say so."""
+    assert takes_the_network(load_settings(mqtt=mqtt)) is does

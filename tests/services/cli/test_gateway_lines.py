@@ -10,7 +10,7 @@ REFUSED = "not connected to the broker: the broker at 10.0.0.1:1883 refuses us: 
 
 
 def test_a_line_comes_when_the_gateway_fails_and_when_it_works_again() -> None:
-    """Once for a problem, whatever seconds it counts; a gateway that connects at its start is no news."""
+    """Once for a problem, whatever seconds and bytes it counts; a gateway that connects at its start is no news."""
     now_s, problem = 0.0, "not connected to the broker: connecting"
     lines = GatewayLines(lambda: problem, lambda: now_s)
     assert lines.line() == ""
@@ -25,7 +25,10 @@ def test_a_line_comes_when_the_gateway_fails_and_when_it_works_again() -> None:
     for seconds in (11, 12):
         problem = f"no sign of life for {seconds} s"
         said.append(lines.line())
-    assert [bool(one) for one in said] == [True, False]
+    for mib in (38, 37):
+        problem = f"no room is left for log.sqlite: the disk has {mib} MiB, 64 stay free"
+        said.append(lines.line())
+    assert [bool(one) for one in said] == [True, False, True, False]
     problem = ""
     assert lines.line() == "the gateway works again"
     assert lines.line() == ""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 
 import pytest
 
-from services.runtime.interrupts import await_signal, deferred_interrupts
+from services.runtime.interrupts import (
+    await_signal,
+    deferred_interrupts,
+    ignored_interrupts,
+    quietly_ended,
+)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -91,3 +97,56 @@ def test_a_signal_within_the_handler_of_another_is_waited_for() -> None:
         sys.settrace(traced)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(number: signal.Signals) -> None:
+    """Signals within the block do nothing; after it they do what they did before."""
+    calls: list[int] = []
+    before = signal.signal(number, lambda got, _: calls.append(got))
+    try:
+        with ignored_interrupts():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+        assert calls == []
+        signal.raise_signal(number)
+        assert calls == [number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_sigterm_ends_in_order() -> None:
+    """What was begun is undone, and the exit code is the one that a shell gives a program which SIGTERM has killed."""
+    code = (
+        "import signal; from services.runtime.interrupts import end_at_sigterm\n"
+        "end_at_sigterm()\n"
+        "try: signal.raise_signal(signal.SIGTERM)\n"
+        "finally: print('undone', flush=True)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "undone\n", "")
+
+
+def test_ctrl_c_during_the_first_imports_prints_no_traceback() -> None:
+    """Within the block it ends the program at once; afterwards it is a KeyboardInterrupt again."""
+    code = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from services.runtime.interrupts import quietly_ended\n"
+        "try:\n    with quietly_ended(): pass\n    signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt: print('as before', flush=True)\n"
+        "with quietly_ended(): signal.raise_signal(signal.SIGINT)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "as before\n", "")
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored_during_imports() -> None:
+    """As for a program that a shell started in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with quietly_ended():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +127,7 @@ def test_a_command_beside_a_system_ends_nothing_of_it(
         patch.setattr(f"{here}end_earlier_run", lambda _: done.append("actors"))
         for name in ("_reread_environment", "_send_raylet_messages_to_the_log"):
             patch.setattr(here + name, lambda: None)
+        patch.setattr(f"{here}_sigterm_left_to_us", nullcontext)
         with RayRuntime(settings, beside=beside):
             pass
     assert done == (["disconnected"] if beside else ["actors", "application", "disconnected"])
