@@ -44,6 +44,8 @@ def device_of(topic: str) -> str:
 
     >>> device_of("hothouse/v1/demo/north-1/bench/sample"), device_of("zigbee2mqtt/bench"), device_of("")
     ('bench', 'bench', 'unknown')
+    >>> device_of("/hothouse/v1/demo/north-1/bench/sample"), device_of("hothouse/demo/bench/Sample/")
+    ('bench', 'bench')
     """
     where = parse_topic(topic)
     if where is not None:
@@ -51,6 +53,8 @@ def device_of(topic: str) -> str:
     parts = [part for part in topic.split("/") if part]
     if parts and parts[0] == "esphome" and len(parts) > 3:
         return parts[3]
+    if len(parts) > 1 and parts[-1].strip().lower() in ("sample", "samples"):
+        parts.pop()
     return parts[-1] if parts else "unknown"
 
 
