@@ -91,7 +91,7 @@ def of_json(payload: bytes) -> str:
     >>> of_json(b""), of_json(b'{"values": {"rh_pct": NaN}}')
     ('; the message is empty', '; JSON has no NaN: send null, or leave the value out')
     >>> of_json(b'{"ts": 1646092800000.5, "values": {"rh_pct": "71", "co2_ppm": 500}}')
-    '; ts must be whole milliseconds; rh_pct must be a number'
+    "; ts must be whole milliseconds; rh_pct must be a number, and is '71'"
     """
     if not payload.strip(b"\0 \r\n\t"):
         return "; the message is empty"
@@ -106,7 +106,11 @@ def of_json(payload: bytes) -> str:
             wrong.append("ts must be whole milliseconds")
         values = point.get("values")
         named = values if isinstance(values, dict) else {}
-        wrong += [f"{name[:64]} must be a number" for name, value in named.items() if not _is_number(value, int, float)]
+        wrong += [
+            f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
+            for name, value in named.items()
+            if not _is_number(value, int, float)
+        ]
     return "".join(f"; {what}" for what in list(dict.fromkeys(wrong))[:_SHOWN])
 
 
