@@ -153,6 +153,8 @@ def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
                 publish(reader, "home-assistant", "homeassistant/status", b"online")
                 reader.await_announced("north-1")
 
+            (node,) = blocks("5. ESPHome", "yaml")
+            assert "discovery: false" in node, "it else publishes on topics that its login does not have"
             reader.run("5. ESPHome")
             reader.run("6. Zigbee2MQTT")
             until(lambda: "zigbee:" in (tmp_path / "hothouse-data/broker/mosquitto.users").read_text())

@@ -111,6 +111,8 @@ class BrokerRefusals:
     )
     _TOPIC = re.compile(r"Bad socket read/write on client ([^ ]+): Unknown error")
     """Mosquitto 2.0 ends a connection so, of a device that publishes where it may not."""
+    _DROPPED = re.compile(r"the device '([^']{1,64})' may not publish on (['\"].*)")
+    """The embedded broker drops such a message."""
 
     def __init__(self, log_file: Path, clock_s: Callable[[], float]) -> None:
         self._log_file, self._clock_s = log_file, clock_s
@@ -150,7 +152,13 @@ class BrokerRefusals:
         elif (found := self._TOPIC.search(line)) is not None and found[1] in self._names:
             return self._once(
                 f"device {self._names[found[1]]}: the broker ended its connection, as it does when a device publishes "
-                "on a topic that is not its own. What to do: `hothouse devices list` shows where it may publish."
+                "on a topic that is not its own. What to do: `hothouse devices list` shows where it may publish; "
+                "ESPHome needs `discovery: false` (docs/sensors.md)."
+            )
+        elif (found := self._DROPPED.search(line)) is not None:
+            return self._once(
+                f"device {found[1]} may not publish on {found[2][:300]}: the broker drops that message. What to do: "
+                "`hothouse devices list` shows where it may publish."
             )
         return None
 
