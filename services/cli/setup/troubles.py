@@ -30,7 +30,8 @@ ADVICE = {
     "no_values": "send at least one metric with a number",
     "unit": "send the unit that the metric's name says, or `hothouse change calibrate`",
     "late": "set the device's clock if it is behind (NTP), and send samples within stream.lateness_s, or raise that; "
-    "history comes in by `hothouse import`",
+    "publish without retain, or the broker sends the last one again at each connection; history comes in by "
+    "`hothouse import`",
     "decoder_failed": "the gateway's log says where the decoder fails; tell its author",
 }
 """What to do about a reason, for those with which people that connect devices meet."""
