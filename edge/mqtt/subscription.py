@@ -199,6 +199,7 @@ class Subscription:
         if len(self._topics) == 1:
             return False
         asked = self._topics.pop(0)
+        self._unanswered = 0
         self._backoff.reset()
         rest = ", ".join(self._topics[0])
         _logger.warning("the broker does not let us read %s, so that only %s is read", ", ".join(asked), rest)
