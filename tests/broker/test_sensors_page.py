@@ -208,5 +208,12 @@ def make_mistakes(reader: Reader) -> None:
     wrong.mkdir()
     (wrong / "mosquitto_pub").write_text("-u bench\n-P wrong\n")
     subprocess.run(command, env={**reader.environment, "XDG_CONFIG_HOME": str(wrong)}, check=False, timeout=60)
+    boards = [new_client(reader.login("bench"), "ESP8266Client", v5=False) for _ in range(6)]
+    for board in boards:
+        open_connection(board, reader.login("bench"))
+        until(board.is_connected)
+    for board in boards:
+        board.disconnect()
+        board.loop_stop()
     command[6] = "hothouse/v1/demo/north-1/other/sample"
     subprocess.run(command, env=reader.environment, check=False, timeout=60)

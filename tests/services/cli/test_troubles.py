@@ -104,3 +104,18 @@ def test_refusals_of_the_broker_are_told(tmp_path: Path) -> None:
     assert "discovery: false" in topic
     log.write_text("WARNING client y of 192.168.1.8 with the name 'oven': not authorised\n")  # it had grown too long
     assert [line[:41] for line in refusals.lines()] == ["a device at 192.168.1.8 may not log in as"]
+
+
+def test_devices_with_one_client_id_are_told(tmp_path: Path) -> None:
+    """They end each other's connection for ever. One that was cut off, and came back, is none of them."""
+    log, clock = tmp_path / "broker.log", Clock()
+    log.touch()
+    refusals = BrokerRefusals(log, clock)
+    for at_s in (0.0, 100.0, 200.0, 300.0, 400.0, 405.0, 410.0, 415.0, 420.0):
+        clock.now_s = at_s
+        with log.open("a") as file:
+            file.write("4: New client connected from 192.168.1.7:5001 as ESP8266Client (p2, c1, k60, u'bench').\n")
+            file.write("5: Client ESP8266Client already connected, closing old connection.\n")
+        told = refusals.lines()
+        assert bool(told) == (at_s == 420.0)
+    assert told[0].startswith("several devices have the client id ESP8266Client (one is bench): ")
