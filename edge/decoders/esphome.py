@@ -24,6 +24,7 @@ _EXPECTED = (
 )
 _NUMBERS, _SWITCHES = ("sensor", "number"), ("binary_sensor", "switch")
 _SILENT = ("nan", "none", "unknown", "unavailable", "")  # ``none``: with publish_nan_as_none
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\Z")
 _SECOND = re.compile(r"(.+)_([0-9]{1,2})\Z")
 
 
@@ -60,10 +61,10 @@ class EsphomeDecoder:
         if said.lower() in _SILENT:
             detail = f"the sensor says {said or 'nothing'!s}: it has no reading"
             return DecodedMessage(site, refusals=[Refusal("no_values", topic, detail, payload)])
-        try:
-            value = float(said)
-        except ValueError as error:
-            raise ValueError(f"the state is {said[:40]!r}, and not a number") from error
+        if not _NUMBER.match(said):
+            meant = "; a number has a decimal point, and no unit" if said[:1].isdigit() else ""
+            raise ValueError(f"the state is {said[:40]!r}, and not a number{meant}")
+        value = float(said)
         return DecodedMessage(site, [self._numbering.sample(site, zone, device, receive_ms, {metric: value})])
 
 

@@ -63,6 +63,8 @@ class Zigbee2MqttDecoder:
         site, zone, device = parts if len(parts) == 3 else ("", "", "")
         said = msgspec.json.decode(payload, type=dict[str, Any])
         if not (is_name(site) and (zone == SITE_ZONE or is_name(zone)) and is_name(device)):
+            if not METRICS.keys() & said.keys():
+                return DecodedMessage(UNKNOWN_SITE)  # a lamp or a switch of the house: nobody meant a reading
             detail = _EXPECTED.format(name="/".join(parts)[:80])
             return DecodedMessage(UNKNOWN_SITE, refusals=[Refusal("malformed", topic, detail, payload)])
         values, wrong = _values(zone, said)

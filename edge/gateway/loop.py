@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
 from edge.gateway.answers import AnswerLimit
 from edge.gateway.inbox import Acknowledge, Inbox, Incoming
-from edge.gateway.other_topics import PRESENCE
+from edge.gateway.other_topics import PRESENCE, stray_topics
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.refusal_lines import RefusalLines
 from edge.gateway.settings import GatewayOptions
@@ -99,13 +99,12 @@ class Gateway:
         self._stopping = threading.Event()
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
-        wanted = _asked_for(settings.topics, read)
+        asked = _asked_for(settings.topics, read)
         self._link = Subscription(
             settings.broker,
             settings.client_id,
-            [f"{share}{each}" for each in wanted],
+            [[f"{share}{each}" for each in topics] for topics in asked],
             self._receive,
-            otherwise=[f"{share}{each}" for each in read] if wanted != read else [],
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
             gather_s=gather_s,
@@ -293,13 +292,18 @@ class Gateway:
         self._status_problem = problem
 
 
-def _asked_for(topics: str, read: list[str]) -> list[str]:
-    """``topics``, and of what is read that which it does not cover: two subscriptions may bring a message twice.
+def _asked_for(topics: str, read: list[str]) -> list[list[str]]:
+    """``topics``, where strays come, and of what is read that which ``topics`` does not cover: two subscriptions may
+    bring a message twice. Then what is asked for where the broker does not give that: no strays, and only what is read.
 
-    >>> _asked_for("hothouse/#", ["hothouse/v1/#", "plant/#"]), _asked_for("", ["hothouse/v1/#"])
-    (['hothouse/#', 'plant/#'], ['hothouse/v1/#'])
+    >>> _asked_for("hothouse/v1/#", ["hothouse/v1/#"]), _asked_for("", ["hothouse/v1/#"])
+    ([['hothouse/v1/#', '/hothouse/v1/#'], ['hothouse/v1/#']], [['hothouse/v1/#']])
+    >>> _asked_for("#", ["hothouse/v1/#", "plant/#"])
+    [['#'], ['hothouse/v1/#', 'plant/#']]
     """
     if not topics:
-        return read
+        return [read]
     covered = topics.removesuffix("#") if topics.endswith("#") else None
-    return [topics, *(each for each in read if covered is None or not each.startswith(covered))]
+    wanted = [topics, *(each for each in read if covered is None or not each.startswith(covered))]
+    asked = [[*wanted, *stray_topics(wanted)], wanted, read]
+    return [each for at, each in enumerate(asked) if each not in asked[:at]]

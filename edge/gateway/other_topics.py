@@ -6,9 +6,12 @@ years, so there are few dead letters: one a topic and hour, for at most ``MAX_TO
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from edge.wire.hints import of_topic
 from edge.wire.reading import Refusal
 
-__all__ = ["MAX_TOPICS", "OWN", "PRESENCE", "OtherTopics"]
+__all__ = ["MAX_TOPICS", "OWN", "PRESENCE", "OtherTopics", "stray_topics"]
 
 PRESENCE = "hothouse/presence/"
 """Prefix of the topics on which gateways announce themselves; no samples come there."""
@@ -47,7 +50,7 @@ class OtherTopics:
             self._beyond += 1
         else:
             self._more[topic] = 0
-            return Refusal("unknown_topic", topic[:256], _EXPECTED, payload[:1024])
+            return Refusal("unknown_topic", topic[:256], _said(topic), payload[:1024])
         return None
 
     def due(self, now_ms: int) -> list[Refusal]:
@@ -57,7 +60,7 @@ class OtherTopics:
             return []
         more, self._more, self._hour = self._more, {}, hour
         letters = [
-            Refusal("unknown_topic", topic[:256], f"{count} more of the hour before; {_EXPECTED}", samples=count)
+            Refusal("unknown_topic", topic[:256], f"{count} more of the hour before; {_said(topic)}", samples=count)
             for topic, count in more.items()
             if count
         ]
@@ -66,3 +69,20 @@ class OtherTopics:
             letters.append(Refusal("unknown_topic", "", detail, samples=self._beyond))
             self._beyond = 0
         return letters
+
+
+def stray_topics(read: Sequence[str]) -> list[str]:
+    """What is subscribed to besides ``read``, because devices publish there by mistake: sketches for microcontrollers
+    often begin a topic with a slash, and a broker tells nobody that nobody listens.
+
+    >>> stray_topics(["hothouse/#", "plant/#"]), stray_topics(["#"])
+    (['/hothouse/#', '/plant/#', 'Hothouse/#', 'HOTHOUSE/#'], [])
+    """
+    if any(each[:1] in ("#", "+") for each in read):
+        return []  # it comes already
+    found = [f"/{each}" for each in read if not each.startswith(("/", "$"))]
+    return found + [f"{name}/#" for name in ("Hothouse", "HOTHOUSE") if "hothouse/#" in read]
+
+
+def _said(topic: str) -> str:
+    return f"{_EXPECTED}{of_topic(topic)}"

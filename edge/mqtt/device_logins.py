@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from edge.wire.topic import SITE_ZONE, is_name
+from edge.wire.topic import NAME_RULE, SITE_ZONE, is_name
 
 __all__ = ["DEVICES_FILE", "DeviceLogin", "DeviceLogins", "LoginError", "is_password_of", "sample_filter"]
 
@@ -81,7 +81,7 @@ class DeviceLogins:
         """Make a login and return its password, which is nowhere kept. Raises :class:`LoginError`."""
         if not is_name(name) or name in _RESERVED:
             raise LoginError(
-                f"{name!r} cannot be a device's name", "Use up to 64 letters, digits, '_', '.' and '-', not hothouse."
+                f"{name!r} cannot be a device's name", f"Name it otherwise, and not hothouse: {NAME_RULE}."
             )
         password = secrets.token_urlsafe(24)
 
@@ -140,7 +140,7 @@ def sample_filter(name: str, zone: str = "") -> str:
         return f"hothouse/v1/+/+/{name}/sample"
     site, slash, of = zone.partition("/")
     if not slash or not is_name(site) or not (is_name(of) or of == SITE_ZONE):
-        raise LoginError(f"{zone!r} does not name a site and a zone", "Write it as demo/north-1.")
+        raise LoginError(f"{zone!r} does not name a site and a zone", f"Write it as demo/north-1: {NAME_RULE}.")
     return f"hothouse/v1/{site}/{of}/{name}/sample"
 
 

@@ -6,7 +6,10 @@ delivers each message, so a revoked device is silent also while its connection l
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,11 @@ from edge.mqtt.device_logins import DeviceLogin, is_password_of
 from edge.mqtt.followed_logins import FollowedLogins
 
 __all__ = ["DevicePasswords", "DeviceRules"]
+
+TOLD_AGAIN_S = 60.0
+"""What a device may not publish is logged once in so long for each topic."""
+_MOST_TOLD = 1000
+_logger = logging.getLogger(__name__)
 
 OURS = "hothouse"
 """The client ids of Hothouse's own parts begin so."""
@@ -67,14 +75,30 @@ class DevicePasswords(FileAuthPlugin):  # type: ignore[misc]
 
 
 class DeviceRules:
-    """Lets a device publish and read what its login says; ``username`` may do all."""
+    """Lets a device publish and read what its login says; ``username`` may do all. The log names what is dropped
+    because it may not be published: the device is told nothing.
+    """
 
-    def __init__(self, folder: Path, username: str) -> None:
-        self._logins, self._username = _Logins(folder), username
+    def __init__(self, folder: Path, username: str, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._logins, self._username, self._clock_s = _Logins(folder), username, clock_s
+        self._told_s: dict[tuple[str | None, str], float] = {}
 
     def allow(self, name: str | None, topic: str, action: Action) -> bool:
         """Whether that may be."""
         if name == self._username:
             return True
         login = self._logins.find(name)
-        return login is not None and login.may("write" if action == Action.PUBLISH else "read", topic)
+        publishes = action == Action.PUBLISH
+        may = login is not None and login.may("write" if publishes else "read", topic)
+        if publishes and not may:
+            self._tell(name, topic)
+        return may
+
+    def _tell(self, name: str | None, topic: str) -> None:
+        key, now_s = (name, topic[:256]), self._clock_s()
+        if now_s - self._told_s.get(key, -TOLD_AGAIN_S) < TOLD_AGAIN_S:
+            return
+        if len(self._told_s) >= _MOST_TOLD:  # somebody makes topics up
+            self._told_s.clear()
+        self._told_s[key] = now_s
+        _logger.warning("the device %r may not publish on %r", *key)

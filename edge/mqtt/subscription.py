@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,25 +28,32 @@ ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
 _logger = logging.getLogger(__name__)
 _ANSWER_S = 4.0
 _UNANSWERED = 2  # connections that end instead of an answer: once may be chance
+_SOON_S = 10.0  # a connection that ends before this did not hold
+_FEW = 3  # of those in a row may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
+_TAKEN_OVER = 0x8E
 
 
 class Subscription:
-    """A subscription to ``topics`` with QoS 1 whose messages are acknowledged by hand.
+    """A subscription to topics with QoS 1 whose messages are acknowledged by hand.
 
     ``on_message`` is called in the network thread with the client to acknowledge on; it must not block. ``gather_s`` is
     how long the network thread lets messages gather before it reads them. Call :meth:`tend` a few times a second,
     always from the same thread. ``presence_topic`` holds, retained, whether we are connected; the broker itself says
-    when we are lost. If the broker refuses ``topics``, or ends the connection on that request, ``otherwise`` is
-    subscribed to. A session that has both keeps only ``topics``. ``on_answer`` is called in the network thread with
-    the number of each message that was published and what the broker says of it; one without MQTT 5 refuses none.
+    when we are lost. ``topics`` are lists of topics: the first is subscribed to, and if the broker refuses it, or ends
+    the connection on that request, the next one. A session that has topics of several keeps only those of that one.
+    ``on_answer`` is called in the network thread with the number of each message that was published and what the broker
+    says of it; one without MQTT 5 refuses none.
+
+    Another client with our client id takes our session over, and we take it back from it: so the pauses grow once a few
+    connections of a lasting session did not hold.
     """
 
     def __init__(
         self,
         address: MqttAddress,
         client_id: str,
-        topics: Sequence[str],
+        topics: Sequence[Sequence[str]],
         on_message: Callable[[Subscriber, Published], None],
         *,
         receive_maximum: int,
@@ -53,7 +61,6 @@ class Subscription:
         gather_s: float = 0.0,
         keepalive_s: int = 30,
         presence_topic: str = "",
-        otherwise: Sequence[str] = (),
         on_answer: Callable[[int, ReasonCode], None] | None = None,
     ) -> None:
         self.connected = False
@@ -61,9 +68,7 @@ class Subscription:
         self.last_error = ""
         self._address = address
         self._client_id = client_id
-        self._topics = topics
-        self._otherwise = otherwise
-        self._refused = False  # the broker does not give us ``topics``
+        self._topics = list(topics)  # the broker does not give us those before
         self._asked = False  # and has not answered yet
         self._unanswered = 0  # so many times in a row
         self._on_message = on_message
@@ -77,10 +82,13 @@ class Subscription:
         self._client: paho.Client | None = None
         self._lost = threading.Event()
         self._v5 = address.v5
-        self._started_s = 0.0
+        self._started_s = self._now_s = 0.0
+        self._answered = False  # the broker has said something on this connection
+        self._ended_soon = 0  # so many connections in a row
 
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
+        self._now_s = now_s
         waiting = self._client is not None and not self.connected and not self._lost.is_set()
         if waiting and now_s > self._started_s + _ANSWER_S:
             self._fail(f"the broker at {self._address.host}:{self._address.port} does not answer")
@@ -111,6 +119,7 @@ class Subscription:
 
     def _connect(self) -> None:
         self._lost.clear()
+        self._answered = False
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None
         client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
         client.gather_s = self._gather_s
@@ -131,7 +140,12 @@ class Subscription:
                 receive_maximum=self._receive_maximum,
             )
         except (OSError, ValueError) as error:  # ValueError: TLS or host name make no sense to the socket library
-            self._fail(f"no broker at {self._address.host}:{self._address.port}: {error}")
+            self._fail(f"no broker at {self._address.host}:{self._address.port}: {error}{self._meant(error)}")
+
+    def _meant(self, error: Exception) -> str:
+        """A question about a connection that cannot be made over TLS; empty about others."""
+        wants = self._address.tls_ca is not None and isinstance(error, ConnectionResetError | ssl.SSLEOFError)
+        return "; does it speak TLS at this port (mqtt.tls_ca_file)?" if wants else ""
 
     def _drop(self) -> None:
         if self._client is not None:
@@ -149,6 +163,7 @@ class Subscription:
         self._lost.set()
 
     def _connected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
+        self._answered = True
         if is_refused_version(reason) and self._v5:
             self._v5 = False
             self._backoff.reset()
@@ -157,39 +172,37 @@ class Subscription:
             self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
         else:
             self._asked = True
-            client.subscribe([(topic, 1) for topic in self._wanted()])
+            client.subscribe([(topic, 1) for topic in self._topics[0]])
 
     def _subscribed(self, client: paho.Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
         self._asked, self._unanswered = False, 0
         if any(reason.value >= _FAILURE for reason in reasons):
-            asked = ", ".join(self._wanted())
+            asked = ", ".join(self._topics[0])
             if self._do_without():
                 self._lost.set()
             else:
                 self._fail(f"the broker refuses the subscription to {asked}: {reasons[0]}")
             return
-        if self._otherwise and not self._refused:
-            # From a time when they were all we asked for: a message that two subscriptions fit may come twice.
-            left = [topic for topic in self._otherwise if topic not in self._topics]
-            if left:
-                client.unsubscribe(left)
-        self._backoff.reset()
+        # From a time when they were all we asked for: a message that two subscriptions fit may come twice.
+        left = [topic for topics in self._topics[1:] for topic in topics if topic not in self._topics[0]]
+        if left:
+            client.unsubscribe(list(dict.fromkeys(left)))
+        if self._ended_soon < _FEW:
+            self._backoff.reset()
         self.connects += 1
         self.last_error = ""
         self.connected = True
         self._say(ONLINE)
 
-    def _wanted(self) -> Sequence[str]:
-        return self._otherwise if self._refused else self._topics
-
     def _do_without(self) -> bool:
-        """Ask for ``otherwise`` from now on, if that is something else."""
-        if self._refused or not self._otherwise:
+        """Ask for the next of ``topics`` from now on, if there is one."""
+        if len(self._topics) == 1:
             return False
-        self._refused = True
+        asked = self._topics.pop(0)
+        self._unanswered = 0
         self._backoff.reset()
-        asked, rest = ", ".join(self._topics), ", ".join(self._otherwise)
-        _logger.warning("the broker does not let us read %s, so that only %s is read", asked, rest)
+        rest = ", ".join(self._topics[0])
+        _logger.warning("the broker does not let us read %s, so that only %s is read", ", ".join(asked), rest)
         return True
 
     def _say(self, presence: bytes) -> None:
@@ -202,4 +215,18 @@ class Subscription:
         if self._unanswered >= _UNANSWERED:
             self._do_without()
         if not self._lost.is_set():
-            self._fail(f"the connection to {self._address.host}:{self._address.port} was lost: {reason}")
+            self._fail(self._why_lost(reason))
+
+    def _why_lost(self, reason: ReasonCode) -> str:
+        where = f"{self._address.host}:{self._address.port}"
+        if not self._answered:
+            has_tls = self._address.tls_ca is not None
+            wants = "a client certificate, which Hothouse does not send" if has_tls else "TLS (mqtt.tls_ca_file)"
+            return f"the broker at {where} ended the connection before it answered; does it want {wants}?"
+        # A link without a session of its own finds out so which of its messages a broker ends the connection at.
+        soon = self.connected and self._session_expiry_s > 0 and self._now_s < self._started_s + _SOON_S
+        self._ended_soon = self._ended_soon + 1 if soon else 0
+        said = f"the connection to {where} was lost: {reason}"
+        if self._ended_soon < _FEW and reason.value != _TAKEN_OVER:
+            return said
+        return f"{said}; is there another gateway with the client id {self._client_id} (mqtt.client_id)?"

@@ -9,10 +9,14 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["nearest", "of_json", "of_temperature", "of_time"]
+from edge.wire.topic import SITE_ZONE, is_name
+
+__all__ = ["nearest", "of_json", "of_temperature", "of_time", "of_topic"]
 
 _PAST_YEAR_2000_MS = 946_684_800_000
+_COMMA = re.compile(rb":\s*-?[0-9]+,[0-9]+\s*[,}]")
 _NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
+_LEVELS = 6
 _SHOWN = 3
 _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 
@@ -54,13 +58,40 @@ def of_temperature(value: float, unit: str, high: float) -> str:
     return "; is it in °F?" if unit == "°C" and high < value <= high * 1.8 + 32 else ""
 
 
+def of_topic(topic: str) -> str:
+    """What is wrong with a topic that is not ``hothouse/v1/SITE/ZONE/DEVICE/sample``; empty if it is another one.
+
+    >>> of_topic("/hothouse/v1/demo/z1/d/sample"), of_topic("hothouse/v1/demo/z1/sample")
+    ('; it begins with a slash: leave that out', '; it has 5 levels, and not 6')
+    >>> of_topic("hothouse/v1/demo/bay 1/d/sample"), of_topic("Hothouse/v1/demo/z1/d/sample"), of_topic("plant/z1")
+    ("; 'bay 1' is no name", "; 'Hothouse' must be 'hothouse'", '')
+    """
+    if topic.startswith("/"):
+        return "; it begins with a slash: leave that out"
+    parts = topic.split("/")
+    if parts[0].lower() != "hothouse":
+        return ""
+    if topic.endswith("/"):
+        return "; it ends with a slash: leave that out"
+    for at, wanted in ((0, "hothouse"), (1, "v1")):
+        if parts[at : at + 1] != [wanted]:
+            return f"; {parts[at][:64]!r} must be {wanted!r}" if len(parts) > at else ""
+    if len(parts) != _LEVELS:
+        return f"; it has {len(parts)} levels, and not {_LEVELS}"
+    zone_at = 3
+    wrong = [each for at, each in enumerate(parts[:5]) if not (is_name(each) or (at, each) == (zone_at, SITE_ZONE))]
+    if wrong:
+        return f"; {wrong[0][:80]!r} is no name"
+    return f"; {parts[5][:64]!r} must be 'sample'"
+
+
 def of_json(payload: bytes) -> str:
     """What is probably wrong with a message of samples that cannot be read; empty if nothing of that is.
 
     >>> of_json(b""), of_json(b'{"values": {"rh_pct": NaN}}')
     ('; the message is empty', '; JSON has no NaN: send null, or leave the value out')
     >>> of_json(b'{"ts": 1646092800000.5, "values": {"rh_pct": "71", "co2_ppm": 500}}')
-    '; ts must be whole milliseconds; rh_pct must be a number'
+    "; ts must be whole milliseconds; rh_pct must be a number, and is '71'"
     """
     if not payload.strip(b"\0 \r\n\t"):
         return "; the message is empty"
@@ -75,7 +106,11 @@ def of_json(payload: bytes) -> str:
             wrong.append("ts must be whole milliseconds")
         values = point.get("values")
         named = values if isinstance(values, dict) else {}
-        wrong += [f"{name[:64]} must be a number" for name, value in named.items() if not _is_number(value, int, float)]
+        wrong += [
+            f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
+            for name, value in named.items()
+            if not _is_number(value, int, float)
+        ]
     return "".join(f"; {what}" for what in list(dict.fromkeys(wrong))[:_SHOWN])
 
 
@@ -86,8 +121,9 @@ def _of_text(payload: bytes) -> str:
         return "; it ends with a zero byte, which is no part of the text"
     if re.match(rb"\s*\{\s*'", payload):
         return "; JSON has double quotes"
-    found = _NO_NUMBER.search(payload)
-    return "; JSON has no NaN: send null, or leave the value out" if found else ""
+    if _NO_NUMBER.search(payload):
+        return "; JSON has no NaN: send null, or leave the value out"
+    return "; a number has a decimal point, and no comma" if _COMMA.search(payload) else ""
 
 
 def _listed(samples: object) -> list[Any]:

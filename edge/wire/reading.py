@@ -144,7 +144,7 @@ def decode(
     """
     where = parse_topic(topic)
     if where is None or where.kind != "sample":
-        expected = f"expected hothouse/v1/{{site}}/{{zone}}/{{device}}/sample; {NAME_RULE}"
+        expected = f"expected hothouse/v1/{{site}}/{{zone}}/{{device}}/sample; {NAME_RULE}{hints.of_topic(topic)}"
         return _refused("unknown_topic", topic, expected, payload)
     if len(payload) > MAX_PAYLOAD_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}", payload)

@@ -11,7 +11,7 @@ __all__ = ["NAME_RULE", "SITE_ZONE", "Topic", "alert_topic", "is_alert_topic", "
 SITE_ZONE = "_site"
 """The zone of site-wide devices (the weather station)."""
 
-NAME_RULE = "a name has only letters a to z, digits and . _ -, and begins with a letter or digit"
+NAME_RULE = "a name has only letters a to z, digits and . _ -, at most 64, and begins with a letter or digit"
 """What :func:`is_name` asks for, in words."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")

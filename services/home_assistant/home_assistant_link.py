@@ -85,7 +85,7 @@ class HomeAssistantLink:
         self._clock_s = clock_s
         self._asked, self._stop = threading.Event(), threading.Event()
         self._subscription = Subscription(
-            address, client_id, [f"{prefix}/status" if prefix else "hothouse/presence/none"], self._heard,
+            address, client_id, [[f"{prefix}/status" if prefix else "hothouse/presence/none"]], self._heard,
             receive_maximum=20, session_expiry_s=0, presence_topic=presence_topic(client_id),
             on_answer=lambda mid, reason: self._answers.append((mid, reason)),
         )  # fmt: skip

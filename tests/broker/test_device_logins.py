@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.mqtt.device_logins import DeviceLogins, LoginError, is_password_of, sample_filter
 from edge.mqtt.publish import PublishError, publish_once
+from services.cli.setup.troubles import BrokerRefusals
 from tests.broker.conftest import local_broker, until
 
 pytestmark = pytest.mark.broker
@@ -97,6 +99,18 @@ def test_a_device_publishes_under_its_own_topic_alone(broker: LocalBroker) -> No
         OWN,
     ]
     assert heard(broker, "bench", password, tried) == [OWN]
+
+
+def test_a_message_on_a_foreign_topic_is_told(broker: LocalBroker) -> None:
+    """The device hears nothing of it, or only that its connection ends: whoever watches is told."""
+    password = DeviceLogins(broker.folder).add("bench", 0, [OWN])
+    until(lambda: login(broker, "bench", password) == "Success")
+    refusals = BrokerRefusals(broker.log_file, time.monotonic)
+    heard(broker, "bench", password, [f"/{OWN}", OWN])
+    said: list[str] = []
+    until(lambda: said.extend(refusals.lines()) or [line for line in said if line.startswith("device bench")])
+    if broker.kind == "amqtt":
+        assert f"device bench may not publish on '/{OWN}': the broker drops that message. What to do: " in said[0]
 
 
 def test_topics_of_its_own_are_those_of_other_formats(broker: LocalBroker) -> None:

@@ -50,6 +50,35 @@ def test_gateways_that_share_split_the_messages(tmp_path: Path) -> None:
         assert all(parts)
 
 
+def test_gateways_with_one_client_id_ask_for_each_other(tmp_path: Path) -> None:
+    """They end each other's connection for ever; both say why that may be, and what to set."""
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, ExitStack() as stack:
+        gateways = [stack.enter_context(_gateway(broker.address, tmp_path / name)) for name in ("one", "two")]
+        for gateway in gateways:
+            gateway.client_id = gateways[0].client_id
+            gateway.start()
+        asked = f"is there another gateway with the client id {gateways[0].client_id} (mqtt.client_id)?"
+        for gateway in gateways:
+            until(lambda: asked in gateway.status().get("last_error", ""))  # noqa: B023
+
+
+def test_a_topic_that_begins_wrongly_reaches_the_gateway(tmp_path: Path) -> None:
+    """A slash before the topic, or a capital letter: it is counted, and nothing comes twice."""
+    with (
+        local_broker(tmp_path / "broker", "mosquitto") as broker,
+        _gateway(broker.address, tmp_path / "one") as gateway,
+    ):
+        gateway.gateway = {"decoders": ["esphome"]}
+        gateway.start()
+        with device(broker.address) as publish:
+            publish((f"{begins}/v1/demo/z1/d/sample", b"{}") for begins in ("/hothouse", "Hothouse", "HOTHOUSE"))
+            publish([("/esphome/demo/z1/d/sensor/rh_pct/state", b"71")])
+            publish(gateway.messages(range(1)))
+        until(lambda: gateway.status()["messages"] >= 5)
+        status = gateway.status()
+        assert (status["messages"], status["other_topics"], status["samples"]) == (5, 4, 1)
+
+
 def _gateway(address: MqttAddress, folder: Path) -> GatewayProcess:
     folder.mkdir()
     return GatewayProcess(address, folder)

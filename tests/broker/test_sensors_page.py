@@ -153,6 +153,8 @@ def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
                 publish(reader, "home-assistant", "homeassistant/status", b"online")
                 reader.await_announced("north-1")
 
+            (node,) = blocks("5. ESPHome", "yaml")
+            assert "discovery: false" in node, "it else publishes on topics that its login does not have"
             reader.run("5. ESPHome")
             reader.run("6. Zigbee2MQTT")
             until(lambda: "zigbee:" in (tmp_path / "hothouse-data/broker/mosquitto.users").read_text())
@@ -206,5 +208,12 @@ def make_mistakes(reader: Reader) -> None:
     wrong.mkdir()
     (wrong / "mosquitto_pub").write_text("-u bench\n-P wrong\n")
     subprocess.run(command, env={**reader.environment, "XDG_CONFIG_HOME": str(wrong)}, check=False, timeout=60)
+    boards = [new_client(reader.login("bench"), "ESP8266Client", v5=False) for _ in range(6)]
+    for board in boards:
+        open_connection(board, reader.login("bench"))
+        until(board.is_connected)
+    for board in boards:
+        board.disconnect()
+        board.loop_stop()
     command[6] = "hothouse/v1/demo/north-1/other/sample"
     subprocess.run(command, env=reader.environment, check=False, timeout=60)

@@ -137,6 +137,6 @@ def _topic(text: str) -> str:
     if not fits or any(letter in text for letter in " \n\r\0"):
         raise ConfigError(
             f"{text!r} cannot be a topic of a device",
-            "It must begin with a name other than hothouse, such as esphome/boiler/#.",
+            "It must begin with a name other than hothouse, such as esphome/boiler/#, and hold no space.",
         )
     return text

@@ -28,11 +28,13 @@ def check_broker(settings: Settings) -> Check | None:
     mqtt = settings.mqtt
     if not mqtt.host:
         return _local_broker(settings)
-    where = f"{mqtt.host}:{mqtt.port}"
+    where, advice = f"{mqtt.host}:{mqtt.port}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file."
     try:
         answer = login_at(mqtt.host, mqtt.port, mqtt, v5=False)
     except (OSError, ValueError) as error:
-        return Check(NAME, CheckState.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file.")
+        return Check(NAME, CheckState.FAIL, f"{where}: {error}", advice)
+    if answer == SILENT:
+        return Check(NAME, CheckState.FAIL, f"{where}: {answer}", advice)
     if answer != "Success":
         return Check(NAME, CheckState.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file.")
     return Check(NAME, CheckState.OK, f"{where} answers")

@@ -16,6 +16,9 @@ __all__ = ["ADVICE", "BrokerRefusals", "Troubles", "device_of"]
 TOLD_AGAIN_S = 60.0
 """The same trouble of the same device is told once in so long; in between it is counted."""
 MOST_CLIENTS = 1000
+TAKEN_OVER = 5
+"""So many connections of one client id that end for another one in ``TOLD_AGAIN_S`` are of several devices: fewer may
+be of one that was cut off."""
 AT_ONCE = 50
 """Letters of a partition that are looked at in one go, for each second between looks."""
 
@@ -31,7 +34,8 @@ ADVICE = {
     "no_values": "send at least one metric with a number",
     "unit": "send the unit that the metric's name says, or `hothouse change calibrate`",
     "late": "set the device's clock if it is behind (NTP), and send samples within stream.lateness_s, or raise that; "
-    "history comes in by `hothouse import`; where all devices are told so, this computer's clock may have been ahead",
+    "publish without retain, or the broker sends the last one again at each connection; history comes in by "
+    "`hothouse import`; where all devices are told so, this computer's clock may have been ahead",
     "decoder_failed": "the gateway's log says where the decoder fails; tell its author",
 }
 """What to do about a reason, for those with which people that connect devices meet."""
@@ -45,6 +49,10 @@ def device_of(topic: str) -> str:
 
     >>> device_of("hothouse/v1/demo/north-1/bench/sample"), device_of("zigbee2mqtt/bench"), device_of("")
     ('bench', 'bench', 'unknown')
+    >>> device_of("/hothouse/v1/demo/north-1/bench/sample"), device_of("hothouse/demo/bench/Sample/")
+    ('bench', 'bench')
+    >>> device_of("hothouse/v1/demo/north-1/bench/sampel")
+    'bench'
     """
     where = parse_topic(topic)
     if where is not None:
@@ -52,6 +60,9 @@ def device_of(topic: str) -> str:
     parts = [part for part in topic.split("/") if part]
     if parts and parts[0] == "esphome" and len(parts) > 3:
         return parts[3]
+    is_ours = len(parts) == 6 and parts[0].strip().lower() == "hothouse"  # with another last word
+    if is_ours or (len(parts) > 1 and parts[-1].strip().lower() in ("sample", "samples")):
+        parts.pop()
     return parts[-1] if parts else "unknown"
 
 
@@ -108,6 +119,9 @@ class BrokerRefusals:
     )
     _TOPIC = re.compile(r"Bad socket read/write on client ([^ ]+): Unknown error")
     """Mosquitto 2.0 ends a connection so, of a device that publishes where it may not."""
+    _DROPPED = re.compile(r"the device '([^']{1,64})' may not publish on (['\"].*)")
+    """The embedded broker drops such a message."""
+    _TAKEN = re.compile(r"Client ([^ ]+) already connected, closing old connection")
 
     def __init__(self, log_file: Path, clock_s: Callable[[], float]) -> None:
         self._log_file, self._clock_s = log_file, clock_s
@@ -115,6 +129,7 @@ class BrokerRefusals:
         self._address = "an unknown address"
         self._names: dict[str, str] = {}  # client -> name that it logged in with
         self._told_s: dict[str, float] = {}
+        self._taken_s: dict[str, list[float]] = {}  # client -> when its last connections ended for another one
 
     def lines(self) -> list[str]:
         """What is new since the last call, of a device once a minute."""
@@ -147,9 +162,31 @@ class BrokerRefusals:
         elif (found := self._TOPIC.search(line)) is not None and found[1] in self._names:
             return self._once(
                 f"device {self._names[found[1]]}: the broker ended its connection, as it does when a device publishes "
-                "on a topic that is not its own. What to do: `hothouse devices list` shows where it may publish."
+                "on a topic that is not its own. What to do: `hothouse devices list` shows where it may publish; "
+                "ESPHome needs `discovery: false` (docs/sensors.md)."
+            )
+        elif (found := self._TAKEN.search(line)) is not None:
+            return self._taken(found[1])
+        elif (found := self._DROPPED.search(line)) is not None:
+            return self._once(
+                f"device {found[1]} may not publish on {found[2][:300]}: the broker drops that message. What to do: "
+                "`hothouse devices list` shows where it may publish."
             )
         return None
+
+    def _taken(self, client: str) -> str | None:
+        now_s = self._clock_s()
+        if len(self._taken_s) > MOST_CLIENTS:
+            self._taken_s.clear()
+        times = self._taken_s.setdefault(client, [])
+        times[:] = [*times, now_s][-TAKEN_OVER:]
+        if len(times) < TAKEN_OVER or now_s - times[0] > TOLD_AGAIN_S:
+            return None
+        name = f" (one is {self._names[client]})" if client in self._names else ""
+        return self._once(
+            f"several devices have the client id {client}{name}: the broker ends the connection of one for the other. "
+            "What to do: give each a client id of its own."
+        )
 
     def _once(self, line: str) -> str | None:
         now_s = self._clock_s()

@@ -30,6 +30,8 @@ def take(topic: str, payload: bytes) -> DecodedMessage:
             {"air_temp_c": 20.5, "rh_pct": 64},
         ),
         ("esphome/demo/z/bench/sensor/air_temp_c_2/state", b"21.4", {"air_temp_c.2": 21.4}),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"-1.5e+1", {"air_temp_c": -15.0}),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"-.5", {"air_temp_c": -0.5}),
         ("esphome/demo/z/bench/number/sp_heat_c/state", b"19.500000", {"sp_heat_c": 19.5}),
         (
             "zigbee2mqtt/demo/z/probe",
@@ -87,6 +89,7 @@ def test_a_value_that_is_no_number_is_told_beside_those_that_are() -> None:
         ("esphome/demo/north-1/bench/switch/fan/state", b"ON"),
         ("esphome/demo/north-1/bench/number/brightness/state", b"3"),
         ("zigbee2mqtt/bridge/state", b'{"state":"online"}'),
+        ("zigbee2mqtt/kitchen lamp", b'{"state":"ON","brightness":200}'),
         ("zigbee2mqtt/demo/z/leaf/availability", b'{"state":"online"}'), ("zigbee2mqtt/demo/z/leaf", b""),
     ],
 )  # fmt: skip
@@ -106,6 +109,10 @@ def test_what_holds_no_reading_is_nothing(topic: str, payload: bytes) -> None:
         ("esphome/demo/z/bench/binary_sensor/rain/state", b"ON", "no_values", "send rain as a template sensor"),
         ("esphome/My House/z/bench/sensor/rh_pct/state", b"71", "malformed", "a name has only letters"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"warm", "malformed", "'warm', and not a number"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"21,4", "malformed", "'21,4', and not a number; a number"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", "21 °C".encode(), "malformed", "decimal point, and no unit"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"2_1", "malformed", "'2_1', and not a number"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"inf", "malformed", "'inf', and not a number"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"71.6", "out_of_range", "is it in °F?"),
         ("zigbee2mqtt/0x00158d", b'{"temperature":20}', "malformed", "rename the device in Zigbee2MQTT"),
         ("zigbee2mqtt/demo/North 1/leaf", b'{"temperature":20}', "malformed", "a name has only letters"),

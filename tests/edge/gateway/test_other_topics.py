@@ -20,6 +20,7 @@ from edge.wire.reading import Refusal
 NOW = 1_646_092_800_000
 HOUR_MS = 3_600_000
 STEP_MS = 300_000
+SLASHED = ("/hothouse/#", "Hothouse/#", "HOTHOUSE/#")
 
 
 def refusals(records: list[NewRecord]) -> list[Refusal]:
@@ -36,22 +37,33 @@ def gateway(topics: str | None = None, share: str = "") -> Gateway:
 
 
 @pytest.mark.parametrize(
-    ("topics", "share", "expected", "otherwise"),
+    ("topics", "share", "asked"),
     [
-        (None, "", ["hothouse/#"], ["hothouse/v1/#"]),
-        (None, "house", ["$share/house/hothouse/#"], ["$share/house/hothouse/v1/#"]),
-        ("", "", ["hothouse/v1/#"], []),
-        ("#", "", ["#"], ["hothouse/v1/#"]),
-        ("plant/#", "", ["plant/#", "hothouse/v1/#"], ["hothouse/v1/#"]),
-        ("hothouse/v1/#", "", ["hothouse/v1/#"], []),
+        (None, "", [["hothouse/#", *SLASHED], ["hothouse/#"], ["hothouse/v1/#"]]),
+        (None, "house", [[f"$share/house/{each}" for each in topics] for topics in (
+            ["hothouse/#", *SLASHED], ["hothouse/#"], ["hothouse/v1/#"])]),
+        ("", "", [["hothouse/v1/#"]]),
+        ("#", "", [["#"], ["hothouse/v1/#"]]),
+        ("+/#", "", [["+/#", "hothouse/v1/#"], ["hothouse/v1/#"]]),
+        ("plant/#", "", [
+            ["plant/#", "hothouse/v1/#", "/plant/#", "/hothouse/v1/#"], ["plant/#", "hothouse/v1/#"], ["hothouse/v1/#"]
+        ]),
+        ("hothouse/v1/#", "", [["hothouse/v1/#", "/hothouse/v1/#"], ["hothouse/v1/#"]]),
     ],
-)
-def test_the_gateway_asks_for_all_topics_of_ours(
-    topics: str | None, share: str, expected: list[str], otherwise: list[str]
-) -> None:
+)  # fmt: skip
+def test_the_gateway_asks_for_all_topics_of_ours(topics: str | None, share: str, asked: list[list[str]]) -> None:
     """What no decoder reads comes too; where the broker refuses that, what the decoders read is asked for alone."""
-    link = gateway(topics, share)._link
-    assert (list(link._topics), list(link._otherwise)) == (expected, otherwise)
+    assert gateway(topics, share)._link._topics == asked
+
+
+@pytest.mark.parametrize("begins", ["/hothouse", "Hothouse", "HOTHOUSE"])
+def test_a_topic_that_begins_wrongly_is_told(begins: str) -> None:
+    """It comes, because it is subscribed to, and its letter says what is wrong with it."""
+    wrong = Message(f"{begins}/v1/demo/z1/climate/sample", b"{}")
+    (found,) = refusals(RecordBuilder(ReplayedClock(NOW), STEP_MS).take([wrong]))
+    assert (found.reason, found.topic) == ("unknown_topic", wrong.topic)
+    said = "it begins with a slash" if begins == "/hothouse" else f"{begins!r} must be 'hothouse'"
+    assert said in found.detail
 
 
 def test_a_topic_that_nothing_reads_is_counted_with_one_letter_an_hour() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,10 +37,10 @@ class Client:
         self.left += topics
 
 
-def link(topics: list[str], otherwise: list[str]) -> Subscription:
+def link(*topics: list[str], tls_ca: Path | None = None) -> Subscription:
     """One that has nothing to say of itself."""
     return Subscription(
-        MqttAddress(port=1), "test", topics, lambda *_: None, receive_maximum=1, session_expiry_s=1, otherwise=otherwise
+        MqttAddress(port=1, tls_ca=tls_ca), "test", topics, lambda *_: None, receive_maximum=1, session_expiry_s=1
     )
 
 
@@ -63,7 +64,7 @@ def lose(of: Subscription, client: Any) -> None:
 
 def test_nothing_is_published_without_a_connection() -> None:
     """Neither before there is one nor after it was lost: whoever publishes is told, and nothing waits to be sent."""
-    of = link(["hothouse/#"], [])
+    of = link(["hothouse/#"])
     assert not of.publish("plant/ask", b"", 1)
     client = connect(of)
     of._client = client  # type: ignore[assignment]
@@ -90,12 +91,13 @@ def test_a_broker_that_refuses_all_topics_is_asked_for_fewer() -> None:
 
 def test_a_broker_that_hangs_up_at_the_question_is_asked_for_fewer() -> None:
     """Once may be chance; twice in a row is an answer."""
-    of = link(["hothouse/#"], ["hothouse/v1/#"])
-    lose(of, connect(of))
-    client = connect(of)
-    assert client.asked == ["hothouse/#"]
-    lose(of, client)
-    assert connect(of).asked == ["hothouse/v1/#"]
+    of = link(["hothouse/#", "/hothouse/#"], ["hothouse/#"], ["hothouse/v1/#"])
+    asked = []
+    for _ in range(6):
+        client = connect(of)
+        asked.append(len(client.asked) if len(client.asked) > 1 else client.asked[0])
+        lose(of, client)
+    assert asked == [2, 2, "hothouse/#", "hothouse/#", "hothouse/v1/#", "hothouse/v1/#"]
 
 
 @pytest.mark.parametrize(("topics", "left"), [(["hothouse/#"], ["hothouse/v1/#"]), (["plant/#", "hothouse/v1/#"], [])])
@@ -105,3 +107,48 @@ def test_a_session_keeps_one_subscription_a_topic(topics: list[str], left: list[
     client = connect(of)
     answer(of, client, "Granted QoS 1")
     assert (client.asked, client.left) == (topics, left)
+
+
+def test_strays_are_given_up_first() -> None:
+    """A broker that refuses a topic of many is asked for fewer, and then for fewer again."""
+    of = link(["hothouse/#", "/hothouse/#"], ["hothouse/#"], ["hothouse/v1/#"])
+    asked = []
+    for said in ("Not authorized", "Not authorized", "Granted QoS 1"):
+        client = connect(of)
+        asked.append(client.asked)
+        answer(of, client, said)
+    assert asked == [["hothouse/#", "/hothouse/#"], ["hothouse/#"], ["hothouse/v1/#"]]
+    assert of.connected
+
+
+def test_a_connection_that_does_not_hold_names_the_reason_that_is_likely() -> None:
+    """Another gateway with our client id ends each connection soon; one that held for long ends for other reasons."""
+    of = link(["hothouse/#"])
+
+    def ends(after_s: float) -> str:
+        client = connect(of)
+        answer(of, client, "Granted QoS 1")
+        of._now_s = of._started_s + after_s
+        lose(of, client)
+        return of.last_error
+
+    assert ["another gateway" in ends(1.0) for _ in range(4)] == [False, False, True, True]
+    assert "with the client id test (mqtt.client_id)?" in of.last_error
+    assert "another gateway" not in ends(3600.0)
+
+
+def test_who_takes_the_session_over_is_told_at_once() -> None:
+    """Brokers of MQTT 5 may say why a connection ends."""
+    of = link(["hothouse/#"])
+    client: Any = connect(of)
+    of._disconnected(client, None, None, ReasonCode(PacketTypes.DISCONNECT, "Session taken over"), None)
+    assert "was lost: Session taken over; is there another gateway with the client id test" in of.last_error
+
+
+@pytest.mark.parametrize(("tls_ca", "said"), [(None, "does it want TLS"), (Path("ca.pem"), "a client certificate")])
+def test_a_connection_that_ends_without_an_answer_names_what_may_be_missing(tls_ca: Path | None, said: str) -> None:
+    """A broker that speaks TLS only ends it without a word, and so does one that wants a certificate."""
+    of = link(["hothouse/#"], tls_ca=tls_ca)
+    lose(of, Client())
+    assert "ended the connection before it answered; " in of.last_error
+    assert said in of.last_error

@@ -106,8 +106,13 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
         (_body(values={"air_temp_c": 71.6}), "air_temp_c 71.6 °C, allowed -20 to 60; is it in °F?"),
         (_body(values={"air_temp_c": 999}), "air_temp_c 999.0 °C, allowed -20 to 60"),
         (b"", "; the message is empty"),
-        (_body(values={"air_temp_c": 20, "rh_pct": "71"}), "; rh_pct must be a number"),
-        (_body(values={"air_temp_c": 20, "rain": True}), "; rain must be a number"),
+        (_body(values={"air_temp_c": 20, "rh_pct": "71 %"}), "; rh_pct must be a number, and is '71 %'"),
+        (_body(values={"air_temp_c": 20, "rain": True}), "; rain must be a number, and is 'True'"),
+        (_body().replace(b"71.0", b"71,0"), "; a number has a decimal point, and no comma"),
+        (
+            _body(values={"rh_pct": 71.5, "rain": 0}).replace(b"71.5", b"71,5"),
+            "; a number has a decimal point, and no comma",
+        ),
         (_body(values={"air_temp_c": float("nan")}), "; JSON has no NaN: send null, or leave the value out"),
         (_body(values={"air_temp_c": float("-inf")}), "; JSON has no NaN: send null, or leave the value out"),
         (_body(ts=NOW + 0.5), "; ts must be whole milliseconds"),
@@ -117,7 +122,7 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
         (_body().replace(b'"', b"'"), "; JSON has double quotes"),
         (
             json.dumps({"boot": BOOT, "samples": [{"ts": NOW, "seq": 1, "values": {"rh_pct": "71"}}]}).encode(),
-            "; rh_pct must be a number",
+            "; rh_pct must be a number, and is '71'",
         ),
     ],
 )

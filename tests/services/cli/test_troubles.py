@@ -94,10 +94,28 @@ def test_refusals_of_the_broker_are_told(tmp_path: Path) -> None:
         file.write("orised.\n4: New client connected from 192.168.1.7:5001 as dev1 (p2, c1, k60, u'bench').\n")
         file.write("5: Bad socket read/write on client dev1: Unknown error.\n")
         file.write("WARNING client y of 192.168.1.9 with the name 'stove': not authorised\n")
-    login, topic, other = refusals.lines()
+        file.write("WARNING edge.mqtt the device 'stove' may not publish on '/esphome/demo'\n" * 2)
+    login, topic, other, dropped = refusals.lines()
     assert login.startswith("a device at 192.168.1.7 may not log in: the broker does not know the name")
     assert topic.startswith("device bench: the broker ended its connection, as it does when a device publishes")
     assert other.startswith("a device at 192.168.1.9 may not log in as stove: ")
-    assert all("What to do: " in line for line in (login, topic, other))
+    assert dropped.startswith("device stove may not publish on '/esphome/demo': the broker drops that message")
+    assert all("What to do: " in line for line in (login, topic, other, dropped))
+    assert "discovery: false" in topic
     log.write_text("WARNING client y of 192.168.1.8 with the name 'oven': not authorised\n")  # it had grown too long
     assert [line[:41] for line in refusals.lines()] == ["a device at 192.168.1.8 may not log in as"]
+
+
+def test_devices_with_one_client_id_are_told(tmp_path: Path) -> None:
+    """They end each other's connection for ever. One that was cut off, and came back, is none of them."""
+    log, clock = tmp_path / "broker.log", Clock()
+    log.touch()
+    refusals = BrokerRefusals(log, clock)
+    for at_s in (0.0, 100.0, 200.0, 300.0, 400.0, 405.0, 410.0, 415.0, 420.0):
+        clock.now_s = at_s
+        with log.open("a") as file:
+            file.write("4: New client connected from 192.168.1.7:5001 as ESP8266Client (p2, c1, k60, u'bench').\n")
+            file.write("5: Client ESP8266Client already connected, closing old connection.\n")
+        told = refusals.lines()
+        assert bool(told) == (at_s == 420.0)
+    assert told[0].startswith("several devices have the client id ESP8266Client (one is bench): ")
