@@ -24,6 +24,7 @@ __all__ = [
     "need_out", "need_state", "options_of", "print_json", "print_notes", "tell_if_new", "utc_minute",
 ]  # fmt: skip
 
+_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
 errors = Console(stderr=True)
@@ -63,6 +64,9 @@ class Group(typer.core.TyperGroup):
         except Exception as error:
             if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
                 raise  # usage errors and exits are Typer's own
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                _tell(HothouseError(f"{error.filename}: {error.strerror}", _DISK))
+                raise typer.Exit(1) from None
             hint = "This is a fault of Hothouse: `hothouse --debug ...` shows where. Please report it."
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
             raise typer.Exit(1) from None

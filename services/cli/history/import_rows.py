@@ -20,7 +20,7 @@ from services.errors import ConfigError, HistoryError, HothouseError
 
 if TYPE_CHECKING:
     from edge.recordings.recording import Recording
-    from services.store.imports.import_job import ImportJob
+    from services.store.imports.import_job import ImportJob, ImportNote
 
 __all__ = ["register"]
 
@@ -118,8 +118,8 @@ def import_rows(
             sending = sending_zones(storage, recording.site, recording.zones)
             sites = [] if sending else sending_sites(storage)
             told = new_zones(recording.site, recording.zones, sending, sites)
-    except HistoryError as error:  # a file that is damaged hinders no import
-        told = f"Which zones send is not known: {error.message}"
+    except (HistoryError, OSError) as error:  # a file that is damaged hinders no import
+        told = f"Which zones send is not known: {error}"
     if told:
         console.print(f"[yellow]{escape(told)}[/]", highlight=False, soft_wrap=True)
     if dry_run:
@@ -166,7 +166,7 @@ def _show(recording: Recording, rows: int) -> None:
 def _wait(job: ImportJob) -> None:
     from services.store.imports.import_job import progress, words
 
-    began_s, note = time.monotonic(), job.note()
+    began_s, note = time.monotonic(), _note_of(job)
     added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
@@ -189,8 +189,31 @@ def _wait(job: ImportJob) -> None:
             if added_s is not None and not note["grown_pct"] and time.monotonic() - added_s > PATIENCE_S:
                 break
             time.sleep(LOOK_S)
-            note = job.note()
+            note = _note_of(job)
     absent = sorted(set(note["zones"]) - set(note["grown"]))
     console.print(words(note), highlight=False)
     if absent:
         console.print(f"learned later, once they send: {', '.join(absent)}", highlight=False)
+
+
+def _note_of(job: ImportJob) -> ImportNote:
+    """How far it is. A storage that is away for a moment ends no wait; raises :class:`HothouseError` after that."""
+    began_s, told = time.monotonic(), False
+    while True:
+        try:
+            return job.note()
+        except OSError as error:
+            if time.monotonic() - began_s > PATIENCE_S:
+                raise HothouseError(
+                    f"how far the import is cannot be read: {error}",
+                    "A system that runs goes on with it once the storage is back; the same command then shows how far.",
+                ) from error
+            if not told:
+                told = True
+                errors.print(f"the storage does not say how far it is: {error}", markup=False, soft_wrap=True)
+        except ValueError as error:
+            raise HothouseError(
+                f"how far the import is cannot be understood: {error}",
+                "Run the command of the version that the system has.",
+            ) from error
+        time.sleep(LOOK_S)
