@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from services.config import Settings, load_settings
@@ -137,9 +137,11 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def counting_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while a recording is replayed; gives what takes ``(done, total)``."""
-    columns = (TextColumn(name, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def counting_bar(name: str, amount: ProgressColumn | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error during long work, with a count or another ``amount`` beside it; gives what takes
+    ``(done, total)``.
+    """
+    columns = (TextColumn(name, markup=False), BarColumn(), amount or MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

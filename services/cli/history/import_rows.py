@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from edge.wire.topic import SITE_ZONE
-from services.cli.base import console, errors, need_cluster, options_of, print_notes, utc_minute
+from services.cli.base import console, counting_bar, errors, need_cluster, options_of, print_notes, utc_minute
 from services.config import Settings
 from services.errors import ConfigError, HistoryError, HothouseError
 
@@ -85,19 +85,17 @@ def import_rows(
                 read_influx(influx, org, settings.influx, query, zone_tag, folder)
         assert folder is not None
         try:
-            with errors.status("reading ..."):
-                clock = timezone or _clock(folder, mapping, site, settings)
-                source = RecordingSource(folder, mapping, site, clock, log_notes=False)
+            clock = timezone or _clock(folder, mapping, site, settings)
+            with counting_bar("reading", DownloadColumn()) as told:
+                source = RecordingSource(folder, mapping, site, clock, log_notes=False, progress=told)
         except RecordingError as error:
             raise HothouseError(str(error), "docs/recordings.md says what a folder holds.") from error
         recording, stream = source.recording, settings.stream
         primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
-        with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
-            task = bar.add_task("", total=None)
+        with counting_bar("making rows", TaskProgressColumn()) as told:
             rows = history_rows(
-                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary,
-                lambda done, of: bar.update(task, completed=done, total=of),
-            )  # fmt: skip
+                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told
+            )
     now_ms = time.time() * 1000
     is_past = source.end_ms is not None and source.end_ms <= now_ms
     if is_past:
@@ -117,11 +115,11 @@ def import_rows(
         with errors.status("looking which zones send ..."):
             sending = sending_zones(storage, recording.site, recording.zones)
             sites = [] if sending else sending_sites(storage)
-            told = new_zones(recording.site, recording.zones, sending, sites)
+            unknown = new_zones(recording.site, recording.zones, sending, sites)
     except (HistoryError, OSError) as error:  # a file that is damaged hinders no import
-        told = f"Which zones send is not known: {error}"
-    if told:
-        console.print(f"[yellow]{escape(told)}[/]", highlight=False, soft_wrap=True)
+        unknown = f"Which zones send is not known: {error}"
+    if unknown:
+        console.print(f"[yellow]{escape(unknown)}[/]", highlight=False, soft_wrap=True)
     if dry_run:
         return
     job = new_job(storage, recording.site, rows)
