@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
@@ -17,23 +18,26 @@ MOST_BYTES, MOST_TIMES = 256_000_000, 100
 """A packed file may unpack to the first, or to so many times its own size: sensors pack to a tenth, rarely to a
 fiftieth, what is made to fill a memory to a thousandth.
 """
-_OPENERS: dict[str, Callable[[Path], IO[bytes]]] = {
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".csv.xz": cast(Any, lzma.open),
     ".csv.gz": cast(Any, gzip.open),
 }
 ENDINGS = (".csv", *_OPENERS)
 
 
-def open_text(path: Path, ending: str) -> TextIO:
-    """The text of a file with one of the :data:`ENDINGS`.
+@contextmanager
+def open_text(path: Path, ending: str) -> Iterator[tuple[TextIO, Callable[[], int]]]:
+    """The text of a file with one of the :data:`ENDINGS`, and what says how many of its bytes were read.
 
     Reading raises :class:`RecordingError` where it unpacks to too much.
     """
-    if ending not in _OPENERS:
-        return path.open(encoding="utf-8-sig", newline="")
-    most = max(MOST_BYTES, MOST_TIMES * path.stat().st_size)
-    unpacked = io.BufferedReader(_Bounded(_OPENERS[ending](path), path.name, most))
-    return io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="")
+    with path.open("rb") as file:
+        unpacked: IO[bytes] = file
+        if ending in _OPENERS:
+            most = max(MOST_BYTES, MOST_TIMES * path.stat().st_size)
+            unpacked = io.BufferedReader(_Bounded(_OPENERS[ending](file), path.name, most))
+        with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as text:
+            yield text, file.tell
 
 
 class _Bounded(io.RawIOBase):

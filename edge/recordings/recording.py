@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,9 @@ class Recording:
 def load_recording(
     folder: Path, mapping: Path | None = None, *, site: str | None = None, timezone: str | None = None,
     latitude: float | None = None, longitude: float | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Recording:  # fmt: skip
-    """Read a folder, one file a zone (its name is the zone's).
+    """Read a folder, one file a zone (its name is the zone's). ``progress(done, total)`` is told in bytes.
 
     What is given here wins over ``mapping``, which is ``recording.toml`` in the folder unless given. The site is else
     named after the folder, and the time zone is UTC: hours of the day are then right, the sun's position is unknown.
@@ -81,7 +82,7 @@ def load_recording(
             f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet"
             + (f"; of {others[0]}: {SAVE_AS_CSV}" if others else "")
         )
-    files, left_out = _read_all(paths, said, zone_info)
+    files, left_out = _read_all(paths, said, zone_info, progress)
     if latitude is not None:
         said = replace(said, latitude=latitude)
     if longitude is not None:
@@ -149,16 +150,23 @@ def _recording(files: Sequence[ZoneFile], left_out: Sequence[str], said: Mapping
     )
 
 
-def _read_all(paths: Sequence[Path], said: Mapping, zone: zoneinfo.ZoneInfo) -> tuple[list[ZoneFile], list[str]]:
+def _read_all(
+    paths: Sequence[Path], said: Mapping, zone: zoneinfo.ZoneInfo, progress: Callable[[int, int], None]
+) -> tuple[list[ZoneFile], list[str]]:
     """The files that are recordings, and a sentence on each that is none; raises where all are none."""
     files, left_out = [], []
-    unnamed = 0
-    for path in paths:
+    sizes = [path.stat().st_size for path in paths]
+    done, total, unnamed = 0, sum(sizes), 0
+    for path, size in zip(paths, sizes, strict=True):
+        progress(done, total)
         unnamed += not re.search("[A-Za-z0-9]", path.name[: -len(file_kind(path))])
         try:
-            files.append(read_zone(path, said, zone, f"zone-{unnamed}"))
+            files.append(
+                read_zone(path, said, zone, f"zone-{unnamed}", lambda read, before=done: progress(before + read, total))
+            )
         except NoRecordingError as error:
             left_out.append(error)
+        done += size
     if not files:
         raise left_out[0]
     return files, [f"{error}: left out" for error in left_out]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +34,10 @@ class RecordingSource:
         self, folder: Path, mapping: Path | None = None, site: str | None = None, timezone: str | None = None,
         latitude: float | None = None, longitude: float | None = None, *, boot_seed: int | None = None,
         foreseen: Sequence[PlanMessage] = (), log_notes: bool = True,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:  # fmt: skip
         self.recording = recording = load_recording(
-            folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude
+            folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude, progress=progress
         )
         self.site = recording.site
         self.zones: Sequence[str] = recording.zones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,11 +55,14 @@ class Table:
         return self.start_ms + np.arange(self.values.shape[1], dtype=np.int64) * self.step_ms
 
 
-def read_table(folder: Path) -> Table:
-    """Read a folder of recordings, one file a zone; raises :class:`HothouseError` in one sentence."""
+def read_table(folder: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Table:
+    """Read a folder of recordings, one file a zone; raises :class:`HothouseError` in one sentence.
+
+    ``progress(done, total)`` is told in bytes.
+    """
     folder = folder / "tidy" if (folder / "tidy").is_dir() else folder
     try:
-        recording = load_recording(folder, timezone="UTC")
+        recording = load_recording(folder, timezone="UTC", progress=progress)
         beside = folder / "recording.toml"
         said = load_mapping(beside) if beside.exists() else Mapping()
     except RecordingError as error:

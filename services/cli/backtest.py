@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import DownloadColumn
 from rich.table import Table as Shown
 
 from services.cli.base import console, counting_bar, errors, need_cluster, need_out, print_notes
@@ -97,8 +98,9 @@ def _run(
     from services.backtest.table import read_table
 
     name = folder.resolve().name
-    with errors.status(f"reading {name} ..."):
-        table = read_table(folder)
+    with counting_bar(f"reading {name}", DownloadColumn()) as told:
+        table = read_table(folder, told)
+    with errors.status(f"reading {ahead} ...") if ahead else nullcontext():
         plans, notes = read_plans(ahead, sources, table) if ahead else ([], [])
     print_notes([*table.notes, *notes])
     with counting_bar(name) as told:

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from services.config import Settings, load_settings
@@ -24,6 +24,7 @@ __all__ = [
     "need_out", "need_state", "options_of", "print_json", "print_notes", "tell_if_new", "utc_minute",
 ]  # fmt: skip
 
+_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
 errors = Console(stderr=True)
@@ -64,6 +65,9 @@ class Group(typer.core.TyperGroup):
             if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
                 self._say_where_it_stands(ctx, error)
                 raise  # usage errors and exits are Typer's own
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                _tell(HothouseError(f"{error.filename}: {error.strerror}", _DISK))
+                raise typer.Exit(1) from None
             hint = "This is a fault of Hothouse: `hothouse --debug ...` shows where. Please report it."
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
             raise typer.Exit(1) from None
@@ -143,9 +147,11 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def counting_bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while a recording is replayed; gives what takes ``(done, total)``."""
-    columns = (TextColumn(name, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def counting_bar(name: str, amount: ProgressColumn | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error during long work, with a count or another ``amount`` beside it; gives what takes
+    ``(done, total)``.
+    """
+    columns = (TextColumn(name, markup=False), BarColumn(), amount or MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli.base import console, errors, need_cluster, need_out, options_of
+from services.cli.base import console, counting_bar, errors, need_cluster, need_out, options_of
 from services.errors import HothouseError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["register"]
+
+ROWS_AT_A_TIME = 20_000
 
 Time = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="UTC.")]
 
@@ -51,14 +58,25 @@ def export(
             f"the history in {storage_of(settings).url} has no such row",
             "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
         )
-    write = frame.to_csv if out.suffix == ".csv" else frame.to_parquet
     try:
         out.parent.stat()  # no folder is made by mistake
-        with errors.status(f"writing {len(frame):,} rows ..."):
-            write_atomically(out, lambda beside: write(beside, index=False))
+        with counting_bar("writing rows") as told:
+            write_atomically(out, partial(_write_csv if out.suffix == ".csv" else _write_parquet, frame, told))
     except OSError as error:
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))
     first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))
     line = f"{len(frame):,} rows of {zones} zone{'s' if zones != 1 else ''}, {first} to {last} UTC, in {out}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _write_csv(frame: pd.DataFrame, told: Callable[[int, int], None], out: Path) -> None:
+    with out.open("w", encoding="utf-8", newline="") as file:
+        for first in range(0, len(frame), ROWS_AT_A_TIME):
+            told(first, len(frame))
+            frame.iloc[first : first + ROWS_AT_A_TIME].to_csv(file, index=False, header=not first)
+
+
+def _write_parquet(frame: pd.DataFrame, told: Callable[[int, int], None], out: Path) -> None:
+    told(0, len(frame))
+    frame.to_parquet(out, index=False)

@@ -178,12 +178,18 @@ def _copy_database(
     """As of one moment, while others write: in one step, which holds up no writer of a log written ahead."""
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=beside) as folder:
         copy = Path(folder) / name
-        source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
-        with closing(source), closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")
-            if check is not None:
-                check(target)
+        try:
+            source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
+            with closing(source), closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+                if check is not None:
+                    check(target)
+        except sqlite3.Error as error:  # held by another program for minutes, damaged, or another program's
+            raise BackupError(
+                f"the database {path} cannot be copied: {error}",
+                "Close what else has it open, and run the backup again; a damaged one is to be brought back first.",
+            ) from error
         archive.add_file(DATA + name, copy)
 
 

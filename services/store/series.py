@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
 from services.messages import ZoneForecast
+from services.store.influx.answers import refused_lines, said_words
 from services.store.influx.gaps import Gap, Gaps, Stream
 from services.store.influx.history_points import Points, PointSource
 from services.store.influx.lines import forecast_lines, row_lines
@@ -255,32 +256,33 @@ class InfluxWriter:
         done = 0
         while done < len(lines):
             batch = lines[done : done + self._most]
-            taken = self._send_batch(batch)
-            if taken is None:
+            refused = self._send_batch(batch)
+            if refused is None:
                 break
-            if taken == "too long":
+            if refused == "too long":
                 self._most = len(batch) // 2
                 continue
             done += len(batch)
-            if taken == "refused" and len(batch) == 1:
+            if refused and len(batch) == 1:
                 self._most = BATCH  # that line was too long, which says nothing of the others
             with self._changed:
-                self._stats[taken] += len(batch)
+                self._stats["sent"] += len(batch) - refused
+                self._stats["refused"] += refused
         with self._changed:
             if done == len(lines):
                 self._stats["queued"] = 0
             self._changed.notify_all()
         return done == len(lines)
 
-    def _send_batch(self, batch: list[str]) -> Literal["sent", "refused", "too long"] | None:
-        """What became of it; ``None`` when stopping."""
+    def _send_batch(self, batch: list[str]) -> int | Literal["too long"] | None:
+        """How many of its lines were refused for good; ``None`` when stopping."""
         backoff = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random)
         while not self._stopping:
             try:
                 self._send(batch)
                 with self._changed:
                     self._stats["last_error"] = ""
-                return "sent"
+                return 0
             except Exception as error:  # what a server or a network may answer is not a closed list
                 status = getattr(error, "status", None)
                 if status == 413 and len(batch) > 1:
@@ -288,7 +290,7 @@ class InfluxWriter:
                 self._failed("InfluxDB does not take points", error)
                 with self._changed:
                     if status in (400, 413, 422):
-                        return "refused"  # the batch itself is wrong: sending it again cannot help
+                        return refused_lines(error, len(batch))  # sending it again cannot help
                     self._stats["retries"] += 1
                     self._changed.wait_for(lambda: self._stopping, backoff.next_s())
         return None
@@ -296,8 +298,8 @@ class InfluxWriter:
     def _failed(self, what: str, error: Exception) -> None:
         with self._changed:
             if not self._stats["last_error"]:
-                _log.warning("%s: %s", what, error)
-            self._stats["last_error"] = f"{type(error).__name__}: {str(error)[:200]}"
+                _log.warning("%s: %s", what, said_words(error))
+            self._stats["last_error"] = said_words(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from services.runtime.threads.bounded_request import ask_within
 from services.weather.open_meteo import WeatherError
 
@@ -39,5 +41,28 @@ def _read(client: httpx.Client, url: str, parameters: Mapping[str, str]) -> byte
     if answer.status_code == 400:  # its reason is in its body
         return content
     if answer.status_code != 200:
-        raise WeatherError(f"the service answered {answer.status_code} {answer.reason_phrase}")
+        said = f"the service answered {answer.status_code} {answer.reason_phrase}"
+        if answer.next_request is not None:
+            moved_to = answer.next_request.url.copy_with(query=None, userinfo=None)  # the key is in the query
+            raise WeatherError(f"{said}: set weather.url to {moved_to} if that is meant")
+        raise WeatherError(f"{said}{_reason(content)}", _seconds(answer.headers.get("Retry-After", "")))
     return content
+
+
+def _reason(content: bytes) -> str:
+    """What an answer of Open-Meteo says why, behind a colon."""
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    reason = found.get("reason") if isinstance(found, dict) else None
+    return f": {reason[:200]}" if isinstance(reason, str) else ""
+
+
+def _seconds(retry_after: str) -> float:
+    """The seconds in a header ``Retry-After``; 0 where it is a date, or none.
+
+    >>> _seconds("120"), _seconds("Wed, 21 Oct 2026 07:28:00 GMT")
+    (120.0, 0.0)
+    """
+    return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0

@@ -34,7 +34,13 @@ _LAST_S = 253_402_300_799
 
 
 class WeatherError(ValueError):
-    """An answer is no forecast; the message says why, in one sentence."""
+    """An answer is no forecast; the message says why, in one sentence. ``pause_s``: the service asks to be left alone
+    for so long.
+    """
+
+    def __init__(self, message: str, pause_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.pause_s = pause_s
 
 
 def query(latitude: float, longitude: float, variables: Mapping[str, str], days: int) -> dict[str, str]:

@@ -114,7 +114,8 @@ class Poller:
                 until = datetime.fromtimestamp(poll.kept.last_ms / 1000, UTC)
                 _log.info("%s: published a forecast until %s", poll.place.site, f"{until:%Y-%m-%d %H:%M} UTC")
         except (WeatherError, HothouseError, OSError) as error:
-            pause_s = poll.backoff.next_s()
+            asked_s = error.pause_s if isinstance(error, WeatherError) else 0.0
+            pause_s = max(poll.backoff.next_s(), min(asked_s, self._longest_s))
             if str(error) != poll.said and tries_again:
                 _log.warning("%s: %s; tried again in %.0f s", poll.place.site, error, pause_s)
             poll.said, poll.due_ms = str(error), self._wall_ms() + round(1000 * pause_s)
@@ -129,10 +130,15 @@ class Poller:
         of the future, which gateways refuse.
         """
         now_ms = self._wall_ms()
-        if poll.due_ms > now_ms + 1000 * max(self._service.every_s, LONGEST_RETRY_S):
+        if poll.due_ms > now_ms + 1000 * self._longest_s:
             poll.due_ms = now_ms
         if poll.kept is not None and poll.kept.issued_ms > now_ms + FUTURE_TOLERANCE_MS:
             poll.kept, poll.is_published = None, False
+
+    @property
+    def _longest_s(self) -> float:
+        """No pause is longer: what is due later was due by a clock that was ahead."""
+        return max(self._service.every_s, LONGEST_RETRY_S)
 
     def _is_old(self, plan: PlanMessage) -> bool:
         """Whether a newer one is due before the broker has taken this one."""

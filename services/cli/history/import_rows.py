@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from edge.wire.topic import SITE_ZONE
-from services.cli.base import console, errors, need_cluster, options_of, print_notes, utc_minute
+from services.cli.base import console, counting_bar, errors, need_cluster, options_of, print_notes, utc_minute
 from services.config import Settings
 from services.errors import ConfigError, HistoryError, HothouseError
 
 if TYPE_CHECKING:
     from edge.recordings.recording import Recording
-    from services.store.imports.import_job import ImportJob
+    from services.store.imports.import_job import ImportJob, ImportNote
 
 __all__ = ["register"]
 
@@ -85,19 +85,17 @@ def import_rows(
                 read_influx(influx, org, settings.influx, query, zone_tag, folder)
         assert folder is not None
         try:
-            with errors.status("reading ..."):
-                clock = timezone or _clock(folder, mapping, site, settings)
-                source = RecordingSource(folder, mapping, site, clock, log_notes=False)
+            clock = timezone or _clock(folder, mapping, site, settings)
+            with counting_bar("reading", DownloadColumn()) as told:
+                source = RecordingSource(folder, mapping, site, clock, log_notes=False, progress=told)
         except RecordingError as error:
             raise HothouseError(str(error), "docs/recordings.md says what a folder holds.") from error
         recording, stream = source.recording, settings.stream
         primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
-        with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
-            task = bar.add_task("", total=None)
+        with counting_bar("making rows", TaskProgressColumn()) as told:
             rows = history_rows(
-                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary,
-                lambda done, of: bar.update(task, completed=done, total=of),
-            )  # fmt: skip
+                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told
+            )
     now_ms = time.time() * 1000
     is_past = source.end_ms is not None and source.end_ms <= now_ms
     if is_past:
@@ -117,11 +115,11 @@ def import_rows(
         with errors.status("looking which zones send ..."):
             sending = sending_zones(storage, recording.site, recording.zones)
             sites = [] if sending else sending_sites(storage)
-            told = new_zones(recording.site, recording.zones, sending, sites)
-    except HistoryError as error:  # a file that is damaged hinders no import
-        told = f"Which zones send is not known: {error.message}"
-    if told:
-        console.print(f"[yellow]{escape(told)}[/]", highlight=False, soft_wrap=True)
+            unknown = new_zones(recording.site, recording.zones, sending, sites)
+    except (HistoryError, OSError) as error:  # a file that is damaged hinders no import
+        unknown = f"Which zones send is not known: {error}"
+    if unknown:
+        console.print(f"[yellow]{escape(unknown)}[/]", highlight=False, soft_wrap=True)
     if dry_run:
         return
     job = new_job(storage, recording.site, rows)
@@ -166,7 +164,7 @@ def _show(recording: Recording, rows: int) -> None:
 def _wait(job: ImportJob) -> None:
     from services.store.imports.import_job import progress, words
 
-    began_s, note = time.monotonic(), job.note()
+    began_s, note = time.monotonic(), _note_of(job)
     added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
@@ -189,8 +187,31 @@ def _wait(job: ImportJob) -> None:
             if added_s is not None and not note["grown_pct"] and time.monotonic() - added_s > PATIENCE_S:
                 break
             time.sleep(LOOK_S)
-            note = job.note()
+            note = _note_of(job)
     absent = sorted(set(note["zones"]) - set(note["grown"]))
     console.print(words(note), highlight=False)
     if absent:
         console.print(f"learned later, once they send: {', '.join(absent)}", highlight=False)
+
+
+def _note_of(job: ImportJob) -> ImportNote:
+    """How far it is. A storage that is away for a moment ends no wait; raises :class:`HothouseError` after that."""
+    began_s, told = time.monotonic(), False
+    while True:
+        try:
+            return job.note()
+        except OSError as error:
+            if time.monotonic() - began_s > PATIENCE_S:
+                raise HothouseError(
+                    f"how far the import is cannot be read: {error}",
+                    "A system that runs goes on with it once the storage is back; the same command then shows how far.",
+                ) from error
+            if not told:
+                told = True
+                errors.print(f"the storage does not say how far it is: {error}", markup=False, soft_wrap=True)
+        except ValueError as error:
+            raise HothouseError(
+                f"how far the import is cannot be understood: {error}",
+                "Run the command of the version that the system has.",
+            ) from error
+        time.sleep(LOOK_S)

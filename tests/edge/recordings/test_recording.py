@@ -265,3 +265,18 @@ def test_parquet_of_billions_of_cells_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "a.parquet").stat().st_size < 2_000_000
     with pytest.raises(RecordingError, match="cells, at most 250,000,000 are read"):
         load_recording(tmp_path, timezone="UTC", site="s")
+
+
+def test_reading_tells_how_far_it_is(tmp_path: Path) -> None:
+    """In bytes of all files, also of one that is packed: on the way, never back, and never more than there are."""
+    lines = "\n".join(f"2022-02-01 00:00:{n // 1000:02d}.{n % 1000:03d},{n % 30}" for n in range(5000))
+    text = f"time,t_air_c\n{lines}\n".encode()
+    (tmp_path / "a.csv").write_bytes(text)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(text))
+    told: list[tuple[int, int]] = []
+    load_recording(tmp_path, progress=lambda done, total: told.append((done, total)))
+    total = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert {of for _, of in told} == {total}
+    done = [bytes_read for bytes_read, _ in told]
+    assert done == sorted(done)
+    assert 0 == done[0] < done[5] < len(text) < done[-1] <= total

@@ -256,3 +256,47 @@ def test_what_we_wrote_into_influxdb_comes_back(tmp_path: Path) -> None:
     frame = pd.read_parquet(out / "z1.parquet")
     assert frame["air_temp_c"].tolist() == [20.25, 21.25, 22.25]
     assert [int(time.timestamp() * 1000) for time in frame["time"]] == [T0, T0 + 300_000, T0 + 600_000]
+
+
+def test_a_storage_that_is_away_is_told_and_ends_no_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that was unmounted and comes back; one that stays away ends the wait with what to do, not as a fault."""
+    storage = tmp_path / "data" / "storage"
+    said = run("--data-dir", str(tmp_path / "data"), "import", str(folder_of(tmp_path / "old")), "--site", "demo",
+               "--no-wait")  # fmt: skip
+    assert said.exit_code == 0, said.output
+    (job,) = open_jobs(storage)
+    done = {**job.note(), "state": "done", "grown": ["north-1"], "added": 12}
+    now_s, back_s = [0.0], import_rows.PATIENCE_S - 2
+    monkeypatch.setattr(import_rows.time, "monotonic", lambda: now_s[0])
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+        if storage.is_dir():
+            storage.rename(tmp_path / "unmounted")
+        elif now_s[0] > back_s:
+            (tmp_path / "unmounted").rename(storage)
+            job.put(done)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(import_rows.time, "sleep", sleep)
+    import_rows._wait(job)
+    shown = capsys.readouterr()
+    assert "12 rows added" in shown.out
+    assert shown.err.count("the storage does not say how far it is: ") == 1
+    storage.rename(tmp_path / "unmounted")
+    back_s = float("inf")
+    with pytest.raises(HothouseError, match="how far the import is cannot be read") as raised:
+        import_rows._wait(job)
+    assert "once the storage is back" in raised.value.hint
+
+
+def test_a_disk_that_refuses_is_no_fault_of_hothouse(tmp_path: Path) -> None:
+    """What the operating system says of a file is told with that file, and with where to look."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "storage").touch()  # where the folder should be
+    said = run("--data-dir", str(tmp_path / "data"), "import", str(folder_of(tmp_path / "old")), "--no-wait")
+    assert said.exit_code == 1
+    words = " ".join(said.output.split())
+    assert "job.json: Not a directory Look whether its disk is there and has room" in words
+    assert "fault" not in words

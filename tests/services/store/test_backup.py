@@ -365,3 +365,22 @@ def test_a_database_is_copied_while_it_is_written(tmp_path: Path) -> None:
     db.close()
     restore(tmp_path / "b.tar", folder_of(tmp_path / "new"), tmp_path / "new", quiet)
     assert sqlite3.connect(tmp_path / "new" / "mlflow.sqlite").execute("SELECT x FROM t").fetchall() == [(1,)]
+
+
+def test_a_database_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
+    """A file that is none, and one of another program, is said to be that; it is no fault of Hothouse."""
+    log = tmp_path / "data" / "log.sqlite"
+    log.parent.mkdir()
+    log.write_bytes(b"no database" * 1000)
+    said = [hothouse("--data-dir", log.parent, "backup", tmp_path / "b.tar")]
+    log.unlink()
+    with sqlite3.connect(log) as other:
+        other.execute("CREATE TABLE other (a)")
+    other.close()
+    said.append(hothouse("--data-dir", log.parent, "backup", tmp_path / "b.tar"))
+    for one, why in zip(said, ("file is not a database", "no such table: heads"), strict=True):
+        assert one.exit_code == 1
+        words = " ".join(one.output.split())
+        assert f"the database {log} cannot be copied: {why}" in words
+        assert "fault" not in words
+    assert [path.name for path in tmp_path.iterdir()] == ["data"], "nothing of a backup is left"

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from edge.wire.vocabulary import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY, is_weather
 from services.backtest.frames import table_of_frames
 from services.backtest.table import read_table
 from services.cli import app
 from services.errors import HothouseError
 from services.store.frames import rows_frame
 from services.store.history import History
+from services.store.imports.import_job import open_jobs
 from services.store.rows import SiteStep
 
 T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC
@@ -79,6 +81,39 @@ def test_what_was_exported_can_be_backtested(data_dir: Path) -> None:
     assert table.names == ("z1", "z2")
     column = CHANNELS.index("air_temp_c")
     np.testing.assert_array_equal(table.values[1, :, column], frame[frame.zone == "z2"].air_temp_c.to_numpy())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_what_was_exported_comes_in_elsewhere(tmp_path: Path, ending: str) -> None:
+    """Every metric, value for value, over the hour that a clock shows twice: times are UTC, whatever the site's clock.
+    A counter's rows are what it gained, and a file has its sum, as a meter shows it; with gaps in between.
+    """
+    here, folder, zones = History(tmp_path / "here" / "storage", CHANNELS), tmp_path / "rows", ("z1", "z2")
+    folder.mkdir()
+    start_ms, generator = 1_667_088_000_000, np.random.default_rng(1)  # 2022-10-30, 00:00 UTC
+    low, high = (np.array([getattr(VOCABULARY[name], of) for name in CHANNELS]) for of in ("low", "high"))
+    for n in range(1, 61):
+        values = np.round(low + (high - low) * generator.uniform(0.3, 0.4, (2, len(CHANNELS))), 2).astype(np.float32)
+        values[1] = np.where([is_weather(name) for name in CHANNELS], values[0], values[1])
+        values[:, CHANNELS.index("irrigation_l_m2")] = (0.25 * (n % 3), np.nan if n % 10 == 5 else 0.1)
+        here.add([SiteStep(0, "north", start_ms + n * STEP_MS, zones, values, values)])
+    here.flush()
+    for zone in zones:
+        assert export(tmp_path / "here", str(folder / f"{zone}.{ending}"), "--zone", zone).exit_code == 0
+    done = CliRunner().invoke(app, [
+        "--data-dir", str(tmp_path / "there"), "import", str(folder), "--site", "north", "--timezone",
+        "Europe/Amsterdam", "--no-wait",
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    (job,) = open_jobs(tmp_path / "there" / "storage")
+    order = [(name, "ascending") for name in ("zone", "end_ms")]
+    there, rows = pa.concat_tables(job.days()).sort_by(order), here.read().sort_by(order)
+    assert there.select(["zone", "end_ms"]).equals(rows.select(["zone", "end_ms"]))
+    for name in CHANNELS:
+        expected = rows[name].to_numpy().copy()
+        if name == "irrigation_l_m2":
+            expected[::60] = 0  # what the first row gained nobody knows who sees the meter for the first time
+        np.testing.assert_allclose(there[name].to_numpy(), expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])

@@ -10,8 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from influxdb_client import InfluxDBClient, WritePrecision
+from influxdb_client.client.write_api import SYNCHRONOUS
 
 from services.messages import ZoneForecast
+from services.store.influx.answers import refused_lines, said_words
 from services.store.influx.gaps import Stream
 from services.store.influx.lines import forecast_lines
 from services.store.rows import SiteStep
@@ -126,6 +129,61 @@ def test_a_refused_batch_does_not_hold_up_the_next() -> None:
     series.rows([site_step(T0 + 1)])
     series.close(patience_s(30))
     assert (series.stats()["refused"], series.stats()["sent"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ('{"error":"partial write: field type conflict: input field \\"rh_pct\\" is type float dropped=2"}', 2),
+        ('{"code":"unprocessable entity","message":"failure writing points to database: partial write: points beyond '
+         'retention policy dropped=3"}', 3),
+        ('{"error":"partial write: unable to parse \'a= v=1\': missing tag value\\nunable to parse \'b\': missing '
+         'fields dropped=1"}', 3),
+        ('{"error":"partial write of line protocol occurred","data":[{"original_line":"a","line_number":1,'
+         '"error_message":"no"},{"original_line":"b","line_number":7,"error_message":"no"}]}', 2),
+        ('{"code":"invalid","message":"unable to parse \'a\': missing fields"}', 10),
+        ("<html>no</html>", 10),
+    ],
+    ids=["1.8 type", "2.x retention", "1.8 lines", "3", "2.x lines", "a proxy"],
+)  # fmt: skip
+def test_only_points_that_were_refused_are_counted_as_that(body: str, refused: int) -> None:
+    """InfluxDB keeps the other points of a batch; its answer says how many it left out."""
+
+    class RefusedError(Exception):
+        status, reason = 400, "Bad Request"
+
+    error = RefusedError("all headers, and then the body")
+    error.body = body  # type: ignore[attr-defined]
+    assert refused_lines(error, 10) == refused
+    assert said_words(error).startswith("400 Bad Request: ")
+    assert "headers" not in said_words(error)
+
+
+@pytest.mark.influx
+def test_a_point_of_another_type_costs_no_other_and_is_told_as_that() -> None:
+    """On a real InfluxDB that had humidity as a whole number: it keeps the other points, and says what is wrong."""
+    url, token = require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN")
+    org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
+    bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
+    # The type of a field is that of all series of a measurement within a week of the server's time: an own channel.
+    site, channel = f"test-{uuid.uuid4().hex[:12]}", f"own_{uuid.uuid4().hex[:12]}"
+    with InfluxDBClient(url, token, org=org) as client:
+        api = client.write_api(write_options=SYNCHRONOUS)
+        api.write(bucket, org, f"zone_climate,site={site},zone=z1 {channel}=1i {T0}", write_precision=WritePrecision.MS)
+        series = InfluxWriter(url, org, bucket, token, ("air_temp_c", channel))
+        values = np.array([[20.0, np.nan], [20.0, 1.5], [20.0, np.nan]], np.float32)
+        series.rows([SiteStep(0, site, T0 + 1000, ("z1", "z2", "z3"), values, values)])
+        until(lambda: not series.stats()["queued"])
+        stats = series.stats()
+        series.close(patience_s(30))
+        assert (stats["sent"], stats["refused"]) == (2, 1)
+        assert stats["last_error"].startswith("4")
+        assert "type" in stats["last_error"]
+        said = client.query_api().query(
+            f'from(bucket: "{bucket}") |> range(start: 2022-02-28T00:00:00Z, stop: 2022-03-02T00:00:00Z)'
+            f' |> filter(fn: (r) => r.site == "{site}" and r._field == "air_temp_c")'
+        )
+    assert sorted(record["zone"] for table in said for record in table.records) == ["z1", "z3"]
 
 
 def test_what_is_too_long_at_once_is_sent_in_parts() -> None:

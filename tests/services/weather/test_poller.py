@@ -30,7 +30,7 @@ class FakeService:
     """Answers with what it is given; keeps the questions."""
 
     def __init__(self) -> None:
-        self.content, self.status = answer(NOW_MS), 200
+        self.content, self.status, self.headers = answer(NOW_MS), 200, {"Content-Type": "application/json"}
         self.asked: list[dict[str, list[str]]] = []
         self.hold: Callable[[BaseHTTPRequestHandler], None] | None = None
         self.url = ""
@@ -48,7 +48,8 @@ def service() -> Iterator[FakeService]:
                 fake.hold(self)
                 return
             self.send_response(fake.status)
-            self.send_header("Content-Type", "application/json")
+            for name, value in fake.headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(fake.content)))
             self.end_headers()
             self.wfile.write(fake.content)
@@ -178,6 +179,28 @@ def test_what_a_service_does_wrong_is_said_and_tried_again(
     rig.later(pauses[-1])
     assert len(rig.published) == 1
     assert rig.poller.errors == {}
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [("120", 120), ("999999", 3600), ("5", 30), ("tomorrow", 30)])
+def test_a_service_that_asks_to_be_left_alone_is(
+    service: FakeService, tmp_path: Path, asked_s: str, waited_s: float
+) -> None:
+    """For as long as it asks, up to the hour between two forecasts, and no shorter than after any failure."""
+    reason = "Minutely API request limit exceeded. Please try again in one minute."
+    service.status, service.content = 429, json.dumps({"error": True, "reason": reason}).encode()
+    service.headers["Retry-After"] = asked_s
+    rig = Rig(service, tmp_path)
+    assert rig.poller.look() == waited_s
+    assert rig.poller.errors == {"demo": f"the service answered 429 Too Many Requests: {reason}"}
+
+
+def test_a_service_that_moved_is_named_without_the_key(service: FakeService, tmp_path: Path) -> None:
+    """Nobody follows: a key would go along. The address is one for the settings."""
+    service.status, service.content = 301, b""
+    service.headers["Location"] = "https://new.example/v1/forecast?latitude=51.98&apikey=secret"
+    rig = Rig(service, tmp_path)
+    rig.poller.look()
+    assert rig.poller.errors["demo"].endswith(": set weather.url to https://new.example/v1/forecast if that is meant")
 
 
 @contextmanager
