@@ -161,15 +161,18 @@ def _read_all(
         progress(done, total)
         unnamed += not re.search("[A-Za-z0-9]", path.name[: -len(file_kind(path))])
         try:
-            files.append(
-                read_zone(path, said, zone, f"zone-{unnamed}", lambda read, before=done: progress(before + read, total))
-            )
+            files.append(read_zone(path, said, zone, f"zone-{unnamed}", _from(done, total, progress)))
         except NoRecordingError as error:
             left_out.append(error)
         done += size
     if not files:
         raise left_out[0]
     return files, [f"{error}: left out" for error in left_out]
+
+
+def _from(done: int, total: int, progress: Callable[[int, int], None]) -> Callable[[int], None]:
+    """Tells how far all files are while one is read, of which ``done`` bytes lie before it."""
+    return lambda read: progress(done + read, total)
 
 
 def _interval_ms(files: Sequence[ZoneFile]) -> int:
