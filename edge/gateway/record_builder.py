@@ -15,6 +15,7 @@ import msgspec
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.gateway.other_topics import OWN, OtherTopics
+from edge.gateway.same_names import SameNames
 from edge.log.contract import NewRecord, RecordKind
 from edge.wire.decoder import Answer, DecodedMessage, Decoder, HothouseDecoder, refused
 from edge.wire.envelope import UNKNOWN_SITE
@@ -84,6 +85,7 @@ class RecordBuilder:
         self._records: list[NewRecord] = []
         self._answers: list[Answer] = []
         self._others = OtherTopics()
+        self._same_names = SameNames()
 
     def take(self, messages: Iterable[Message] = ()) -> list[NewRecord]:
         """The records of these messages, and the ticks that are due; also to be called when no message came."""
@@ -143,6 +145,10 @@ class RecordBuilder:
             self._sites.setdefault(taken.site, 0)
             self._samples.setdefault(taken.site, []).extend(samples)
             self.samples += len(samples)
+            if len(samples) == 1 and decoder.prefix == HothouseDecoder.prefix:  # other decoders name as they like
+                same = self._same_names.look(message.topic, samples[0], self._now_ms)
+                if same is not None:
+                    self._refusals.setdefault(taken.site, []).append(same)
         if taken.refusals:
             self._refusals.setdefault(taken.site, []).extend(map(_short, taken.refusals))
             self.refused += sum(refusal.samples for refusal in taken.refusals if refusal.whole)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edge.clock import CLOCK_TOPIC, ReplayedClock, decode_clock, encode_clock
 from edge.decoders.esphome import EsphomeDecoder
+from edge.gateway.decoders import load_decoders
 from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
 from edge.wire.alert_orders import MAX_RULES_BYTES, ChangeRules, encode_order, order_topic
@@ -52,6 +53,38 @@ def test_samples_of_a_site_share_a_record() -> None:
     records = _builder().take([_message(_sample(seq=1)), _message(_sample("other")), _message(_sample(seq=2))])
     assert [(r.site, r.kind, r.receive_ms) for r in records] == [("demo", "samples", NOW), ("other", "samples", NOW)]
     assert [s.seq for s in decode_samples(records[0].payload)] == [1, 2]
+
+
+def test_a_device_that_names_each_reading_alike_is_told_once_an_hour() -> None:
+    """Its readings stay in the log, where step 5 takes them for copies. What a broker sends again is told of nobody."""
+    clock = ReplayedClock(NOW)
+    builder = RecordBuilder(clock, STEP_MS)
+    again = _message(_sample())
+    assert [r.kind for r in builder.take([again, again, _message(_sample(seq=2)), again])] == ["samples"]
+    samples, told = builder.take([_message(_sample(ts_ms=NOW + ms)) for ms in (1, 2, 3)])
+    assert len(decode_samples(samples.payload)) == 3
+    (refusal,) = _refusals(told)
+    assert (refusal.reason, refusal.whole, refusal.topic) == ("malformed", False, sample_topic("demo", "z1", "climate"))
+    assert "seq 1 was sent before, with another ts" in refusal.detail
+    assert builder.refused == 0
+    clock.advance(NOW + 3_600_000)
+    assert [r.kind for r in builder.take([_message(_sample(ts_ms=NOW + 9))])] == ["samples", "refused", "tick"]
+
+
+def test_a_device_that_begins_again_under_its_old_boot_is_told() -> None:
+    """A later reading with a smaller seq has the name of an older one. An older reading that comes late is in order."""
+    builder = _builder()
+    messages = [_message(_sample(seq=seq, ts_ms=NOW + ms)) for seq, ms in ((8, 8), (9, 9), (7, 7), (10, 10))]
+    assert [r.kind for r in builder.take(messages)] == ["samples"]
+    (_, told) = builder.take([_message(_sample(seq=1, ts_ms=NOW + 20))])
+    assert "seq 1 comes after seq 10, with a later ts" in _refusals(told)[0].detail
+
+
+def test_a_decoder_names_readings_as_it_likes() -> None:
+    """Zigbee2MQTT's are named by what they say: no number of theirs counts up."""
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=load_decoders(["zigbee2mqtt"]))
+    said = [b'{"temperature":%d,"last_seen":%d}' % (n, NOW - 1000 + n) for n in range(20)]
+    assert [r.kind for r in builder.take([Message("zigbee2mqtt/demo/z1/leaf", each) for each in said])] == ["samples"]
 
 
 def test_a_record_holds_at_most_a_thousand_samples() -> None:

@@ -264,7 +264,12 @@ def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatc
             ("MQTT broker", {"mqtt": {"host": "127.0.0.1", "port": port}}),
             ("InfluxDB", {"influx": {"url": f"http://127.0.0.1:{port}"}}),
         ):
-            assert check_of(name, **settings).state is CheckState.FAIL
+            check = check_of(name, **settings)
+            assert check.state is CheckState.FAIL
+            if name == "MQTT broker":
+                assert check.advice == "Check mqtt.host, mqtt.port and mqtt.tls_ca_file."
+    with broker_that_refuses() as port:
+        assert "mqtt.password_file" in check_of("MQTT broker", mqtt={"host": "127.0.0.1", "port": port}).advice
 
 
 def test_what_is_in_brackets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
