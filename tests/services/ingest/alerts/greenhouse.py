@@ -14,7 +14,7 @@ __all__ = ["NIGHT_RULES", "order", "records"]
 NIGHT_RULES = {
     "crop": "other",
     "changes": {
-        "frost": {"limit": 14.0, "keep_min": 30}, "botrytis": {"off": True}, "mean_low": {"off": True},
+        "frost": {"limit": 13.5, "keep_min": 30}, "botrytis": {"off": True}, "mean_low": {"off": True},
         "mean_high": {"off": True}, "co2_low": {"off": True}, "silent_metric": {"keep_min": 30},
     },
 }  # fmt: skip
@@ -28,7 +28,7 @@ def order(said: AlertOrder, zone: str = "_site", receive_ms: int = T0) -> NewRec
 def records(
     steps: int, first: int = 0, silent: range = range(0), zones: tuple[str, ...] = ("z1", "z2"), **more: float
 ) -> Iterator[NewRecord]:
-    """Rows of five minutes with ten ticks each; z2 sends nothing in the ``silent`` steps. Nights are below 14 °C.
+    """Rows of five minutes with ten ticks each; z2 sends nothing in the ``silent`` steps. Nights are below 13.5 °C.
     ``more`` is what all zones send besides, always the same.
     """
     for n in range(first, first + steps):
