@@ -6,7 +6,7 @@ install, without Ray and torch.
 
 from services.runtime.interrupts import quietly_ended
 
-with quietly_ended():  # half a second of imports; on a small computer, some
+with quietly_ended():  # its imports take half a second, on a small computer some seconds
     from services.cli.root import app, main
 
 __all__ = ["app", "main"]

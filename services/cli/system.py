@@ -18,7 +18,7 @@ from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.config import Settings
 from services.errors import ConfigError
-from services.runtime.interrupts import await_signal, end_at_sigterm, ignore_interrupts
+from services.runtime.interrupts import await_signal, ended_by_signals
 from services.runtime.threads.repeating import Repeating
 
 __all__ = ["register", "takes_the_network"]
@@ -52,12 +52,8 @@ def up(
         errors.print(f"warning: the variable {name} is no setting, and is not read", markup=False, soft_wrap=True)
     with need_cluster("up"):
         import services.app  # noqa: F401 - now, as long as SIGTERM may end it at once: nothing is running yet
-    end_at_sigterm()  # also before it is up
-    try:
+    with ended_by_signals():
         _run_until_told(settings)
-    except (KeyboardInterrupt, SystemExit):
-        ignore_interrupts()
-        raise
 
 
 def _run_until_told(settings: Settings) -> None:

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
 
-__all__ = [
-    "await_signal", "deferred_interrupts", "end_at_sigterm", "ignore_interrupts", "ignored_interrupts", "quietly_ended",
-]  # fmt: skip
+__all__ = ["await_signal", "deferred_interrupts", "ended_by_signals", "ignored_interrupts", "quietly_ended"]
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
@@ -53,14 +51,6 @@ def ignored_interrupts() -> Iterator[None]:
         yield
 
 
-def ignore_interrupts() -> None:
-    """From now on SIGINT and SIGTERM do nothing: the program has been told to end, and is about to. For the main
-    thread.
-    """
-    for number in _NUMBERS:
-        signal.signal(number, _nothing)
-
-
 def _nothing(_: int, __: FrameType | None) -> None:
     """Not SIG_IGN, which a child that is started meanwhile would inherit."""
 
@@ -96,15 +86,26 @@ def quietly_ended() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def end_at_sigterm() -> None:
-    """From now on SIGTERM ends the program in good order, as Ctrl-C does, with the exit code that a shell gives a
-    program which SIGTERM has killed. For the main thread.
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block in good order, as Ctrl-C does; then it ends the program, with the exit code that a shell
+    gives one which SIGTERM has killed. Further signals do nothing once the block has ended. For the main thread.
     """
+    came: list[int] = []
 
     def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+        came.append(number)
+        raise KeyboardInterrupt  # of a SystemExit Ray makes another one, with the code 1
 
     signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        for each in _NUMBERS:
+            signal.signal(each, _nothing)
+        if came:
+            raise SystemExit(128 + came[0]) from None
+        raise
 
 
 def await_signal() -> Callable[[], int]:

@@ -205,3 +205,14 @@ def test_signals_while_the_system_starts(start: Start, number: signal.Signals, c
     assert run.process.returncode in (code, -number), run.output  # the latter by one that came after all was done
     run.assert_quiet()
     run.assert_nothing_left()
+
+
+@pytest.mark.thorough
+def test_sigterm_while_the_parts_start(start: Start) -> None:
+    """It ends what waits for an answer of Ray as Ctrl-C does, and the exit code says that it was SIGTERM."""
+    run = start("up", "--port", "0")
+    run.wait_for(lambda: "the API and the forecaster" in run.output, "Ray runs")
+    run.stop(signal.SIGTERM, group=False)
+    assert run.process.returncode == 143, run.output
+    run.assert_quiet()
+    run.assert_nothing_left()

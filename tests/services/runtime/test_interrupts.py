@@ -116,12 +116,14 @@ def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(number: signal.Signals)
 
 
 def test_sigterm_ends_in_order() -> None:
-    """What was begun is undone, and the exit code is the one that a shell gives a program which SIGTERM has killed."""
+    """What was begun is undone, whatever comes then; the exit code is that of a program which SIGTERM has killed."""
     code = (
-        "import signal; from services.runtime.interrupts import end_at_sigterm\n"
-        "end_at_sigterm()\n"
-        "try: signal.raise_signal(signal.SIGTERM)\n"
-        "finally: print('undone', flush=True)\n"
+        "import signal; from services.runtime.interrupts import ended_by_signals\n"
+        "try:\n"
+        "    with ended_by_signals(): signal.raise_signal(signal.SIGTERM)\n"
+        "finally:\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "    print('undone', flush=True)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "undone\n", "")
