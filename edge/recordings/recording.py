@@ -11,6 +11,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,17 +160,20 @@ def _read_all(
     done, total, unnamed = 0, sum(sizes), 0
     for path, size in zip(paths, sizes, strict=True):
         progress(done, total)
+        told = partial(_told, progress, done, total)
         unnamed += not re.search("[A-Za-z0-9]", path.name[: -len(file_kind(path))])
         try:
-            files.append(
-                read_zone(path, said, zone, f"zone-{unnamed}", lambda read, before=done: progress(before + read, total))
-            )
+            files.append(read_zone(path, said, zone, f"zone-{unnamed}", told))
         except NoRecordingError as error:
             left_out.append(error)
         done += size
     if not files:
         raise left_out[0]
     return files, [f"{error}: left out" for error in left_out]
+
+
+def _told(progress: Callable[[int, int], None], before: int, total: int, read: int) -> None:
+    progress(before + read, total)
 
 
 def _interval_ms(files: Sequence[ZoneFile]) -> int:
