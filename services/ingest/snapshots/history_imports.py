@@ -90,7 +90,8 @@ class HistoryImports:
         note = job.note()
         if note["state"] == "done":
             self._done.add(job.id)
-            job.forget_rows()  # where a crash came between the note and this
+            if self._number(note) in partitions:
+                job.forget_rows()  # where a crash came between the note and this
         elif self._number(note) in partitions:
             self._jobs[job.id] = job, note
 
