@@ -11,6 +11,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +160,10 @@ def _read_all(
     done, total, unnamed = 0, sum(sizes), 0
     for path, size in zip(paths, sizes, strict=True):
         progress(done, total)
+        told = partial(_told, progress, done, total)
         unnamed += not re.search("[A-Za-z0-9]", path.name[: -len(file_kind(path))])
         try:
-            files.append(read_zone(path, said, zone, f"zone-{unnamed}", _from(done, total, progress)))
+            files.append(read_zone(path, said, zone, f"zone-{unnamed}", told))
         except NoRecordingError as error:
             left_out.append(error)
         done += size
@@ -170,9 +172,8 @@ def _read_all(
     return files, [f"{error}: left out" for error in left_out]
 
 
-def _from(done: int, total: int, progress: Callable[[int, int], None]) -> Callable[[int], None]:
-    """Tells how far all files are while one is read, of which ``done`` bytes lie before it."""
-    return lambda read: progress(done + read, total)
+def _told(progress: Callable[[int, int], None], before: int, total: int, read: int) -> None:
+    progress(before + read, total)
 
 
 def _interval_ms(files: Sequence[ZoneFile]) -> int:

@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
 from services.messages import ZoneForecast
-from services.store.influx.answers import refused_lines, said_words
 from services.store.influx.gaps import Gap, Gaps, Stream
 from services.store.influx.history_points import Points, PointSource
+from services.store.influx.influx_answers import refused_lines, said_words
 from services.store.influx.lines import forecast_lines, row_lines
 from services.store.rows import SiteStep
 

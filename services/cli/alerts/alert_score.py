@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import DownloadColumn
 from rich.table import Table as Shown
 
 from services.cli.base import console, counting_bar, errors, need_cluster, need_out, print_json, print_notes, utc_minute
@@ -82,8 +83,9 @@ def score(
     )
     wanted = _rules(rules, crop, stage)
     name = recording.resolve().name
-    with errors.status(f"reading {name} ..."):
-        table = read_table(recording)
+    with counting_bar(f"reading {name}", DownloadColumn()) as told:
+        table = read_table(recording, told)
+    with errors.status("choosing limits ..."):
         plans, notes = read_plans(ahead, ahead_source or [], table) if ahead else ([], [])
         chosen = [] if own_limits else limits_by_share(table, options, wanted, limits_from is LimitsFrom.WHOLE)
     print_notes([*table.notes, *notes])

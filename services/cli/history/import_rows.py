@@ -81,8 +81,11 @@ def import_rows(
             if query is None or site is None:
                 raise ConfigError("InfluxDB is read by a query, for a site", "Give --query FILE and --site NAME.")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            with errors.status("asking InfluxDB ..."):
-                read_influx(influx, org, settings.influx, query, zone_tag, folder)
+            with errors.status("asking InfluxDB ...") as status:
+                read_influx(
+                    influx, org, settings.influx, query, zone_tag, folder,
+                    lambda count: status.update(f"asking InfluxDB ... {count:,} values"),
+                )  # fmt: skip
         assert folder is not None
         try:
             clock = timezone or _clock(folder, mapping, site, settings)

@@ -21,6 +21,7 @@ from services.ingest.partition import Partition
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.regrow import DAY_MS, REGROW_DAYS
 from services.store.history import History
+from services.store.imports.import_days import ImportDays
 from services.store.imports.import_job import ImportJob, ImportNote, open_jobs, words
 from services.store.storage import Storage, stored_in
 
@@ -46,7 +47,7 @@ class HistoryImports:
         self._clock_s, self._look = clock_s, Periodic(self._storage.poll_s, clock_s())
         self._jobs: dict[str, tuple[ImportJob, ImportNote]] = {}  # those that are not done
         self._done: set[str] = set()
-        self._days: dict[str, list[pa.Table]] = {}
+        self._days: dict[str, ImportDays] = {}
         self._wrong = set[str]()  # what failed the last time
         self._looked_at = set[str]()  # the jobs that were new then
         self._growing: dict[int, dict[str, list[str]]] = {}  # partition -> job -> zones that will know their rows then
@@ -89,6 +90,8 @@ class HistoryImports:
         note = job.note()
         if note["state"] == "done":
             self._done.add(job.id)
+            if self._number(note) in partitions:
+                job.forget_rows()  # where a crash came between the note and this
         elif self._number(note) in partitions:
             self._jobs[job.id] = job, note
 

@@ -153,7 +153,7 @@ class Sensors:
         if names is not self._names or len(self._sensors_of) > _MAX_LAYOUTS:
             self.forget_layouts()
             self._names = names
-        starts = np.flatnonzero(np.diff(device, prepend=-1) | np.diff(metric_set, prepend=-1))
+        starts = _run_starts(device, metric_set)
         pairs = [*zip(device[starts].tolist(), metric_set[starts].tolist(), strict=True)]
         layouts = np.fromiter(map(self._layouts.get, pairs, repeat(-1)), np.int64, len(pairs))
         if (layouts < 0).any():
@@ -162,7 +162,7 @@ class Sensors:
             self._layout_start = np.cumsum(self._layout_length) - self._layout_length
             self._layout_sensor = np.array([sensor for of in self._sensors_of for sensor in of], np.int64)
             self._has_unknown = bool((self._layout_sensor < 0).any())
-        return np.repeat(layouts, np.diff(starts, append=len(device)))
+        return np.repeat(layouts, _run_lengths(starts, len(device)))
 
     def forget_layouts(self) -> None:
         """To be called when the site's settings have changed."""
@@ -302,10 +302,27 @@ def _medians(group: I64, values: F64) -> tuple[I64, F64]:
     """The groups that have values, and the median of each."""
     order = np.lexsort((values, group))
     group, values = group[order], values[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    counts = np.diff(starts, append=len(group))
+    starts = _run_starts(group)
+    counts = _run_lengths(starts, len(group))
     low, high = values[starts + (counts - 1) // 2], values[starts + counts // 2]
     return group[starts], np.where(counts % 2 == 1, low, (low + high) / 2)
+
+
+def _run_starts(*columns: npt.NDArray[np.integer]) -> I64:
+    """Where runs begin of rows that are equal in all columns; ``np.diff`` takes four times as long for few rows."""
+    begins = np.zeros(len(columns[0]), bool)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    starts: I64 = np.flatnonzero(begins)
+    return starts
+
+
+def _run_lengths(starts: I64, end: int) -> I64:
+    lengths = np.empty_like(starts)
+    lengths[:-1] = starts[1:] - starts[:-1]
+    lengths[-1:] = end - starts[-1:]
+    return lengths
 
 
 def _join_weather(zones: Sequence[str], values: F32, ages: F32) -> tuple[tuple[str, ...], F32, F32]:

@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from services.errors import AlreadyStoredError
-from services.store.parquet import read_table, write_table
+from services.store.imports.import_days import DAY_MS, ImportDays
+from services.store.parquet import write_table
 from services.store.storage import Storage, always, stored_in
 
 __all__ = ["ImportJob", "ImportNote", "ImportProgress", "new_job", "open_jobs", "progress", "words"]
 
-DAY_MS = 86_400_000
+ROW_GROUP = 20_000
+"""Rows that a shard reads together, for one of the days that they are of."""
 IMPORTS, ROWS, NOTE = "imports", "rows.parquet", "job.json"
 
 
@@ -74,12 +76,9 @@ class ImportJob:
         """Keep how far it is. Raises ``OSError``, and what ``check`` raises (see :class:`Storage`)."""
         self._storage.put(self._note, json.dumps(note).encode(), check)
 
-    def days(self) -> list[pa.Table]:
+    def days(self) -> ImportDays:
         """The rows by UTC day, oldest first. Raises :class:`HistoryError`."""
-        rows = read_table(self._storage, self._rows)
-        ends = rows["end_ms"].to_numpy()
-        day = ends // DAY_MS
-        return [rows.filter(pa.array(day == one)) for one in np.unique(day)]
+        return ImportDays(self._storage, self._rows)
 
     def forget_rows(self) -> None:
         """The history has them."""
@@ -105,7 +104,7 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
     there, id = stored_in(storage), named.hexdigest()[:16]
     folder = f"{IMPORTS}/{id}"
     if there.entry(f"{folder}/{NOTE}") is None:
-        write_table(there, f"{folder}/{ROWS}", rows)
+        write_table(there, f"{folder}/{ROWS}", rows, group_rows=ROW_GROUP)
         note = ImportNote(
             site=site, zones=sorted(set(rows["zone"].to_pylist())), rows=len(rows), first_ms=int(ends[0]),
             last_ms=int(ends[-1]), state="new", days=0, of_days=len(np.unique(ends // DAY_MS)),

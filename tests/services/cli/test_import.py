@@ -227,6 +227,12 @@ def test_records_become_a_file_a_zone(tmp_path: Path) -> None:
         write_zones([*records, {**records[1], "_value": 71}], "house", tmp_path)
     with pytest.raises(HothouseError, match=r"the field vents of the zone b is no number: .*'open'"):
         write_zones([*records, {**records[2], "_field": "vents", "_value": "open"}], "house", tmp_path)
+    write_zones([*records, records[1], {**records[0], "_time": at.replace(hour=1), "_value": None}], "house", tmp_path)
+    frame = pd.read_parquet(tmp_path / "a.parquet")
+    assert frame["time"].tolist() == [at, at.replace(hour=1)], "the same again is one; nothing is missing"
+    assert frame["air_temp_c"].isna().tolist() == [False, True]
+    with pytest.raises(HothouseError, match="a record's _time is 'noon', not a time"):
+        write_zones([{**records[0], "_time": "noon"}], "house", tmp_path)
     with pytest.raises(HothouseError, match="no _field, _value"):
         write_zones([{"_time": at, "rh_pct": 60.0, "house": "a"}], "house", tmp_path)
     with pytest.raises(HothouseError, match="no tag zone"):

@@ -206,6 +206,30 @@ def test_rows_whose_note_could_not_be_kept_are_learned(
     assert (failing, note["added"], note["state"], note["grown"]) == ([], 0, "done", ["z1", "z2"])
 
 
+def test_killed_before_its_rows_are_forgotten_they_go_at_the_next_start(
+    whole: tuple[Rig, Shard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note says that all is done; the rows, which may be gigabytes, are in nobody's way for ever."""
+    first, _ = whole
+    rig = late(tmp_path)
+    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, 60))
+
+    def killed(_: ImportJob) -> None:
+        raise Crashed
+
+    with monkeypatch.context() as dead:
+        dead.setattr(ImportJob, "forget_rows", killed)
+        with pytest.raises(Crashed):
+            finish(rig, rig.shard())
+    assert (job.note()["state"], job.has_rows) == ("done", True)
+    shard = rig.shard()
+    for _ in range(2000):  # it looks at imports now and then
+        if not job.has_rows:
+            break
+        shard.step()
+    assert not job.has_rows
+
+
 def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """A folder without its note is never seen."""
     table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})

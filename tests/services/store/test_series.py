@@ -14,8 +14,8 @@ from influxdb_client import InfluxDBClient, WritePrecision
 from influxdb_client.client.write_api import SYNCHRONOUS
 
 from services.messages import ZoneForecast
-from services.store.influx.answers import refused_lines, said_words
 from services.store.influx.gaps import Stream
+from services.store.influx.influx_answers import refused_lines, said_words
 from services.store.influx.lines import forecast_lines
 from services.store.rows import SiteStep
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter

@@ -1,0 +1,1 @@
+"""Imports on their way into the history."""
