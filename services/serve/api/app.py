@@ -23,11 +23,11 @@ from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
 from services.serve.api.routes.live_routes import live_routes
 from services.serve.api.routes.model_routes import model_routes
-from services.serve.api.routes.operate import operate_routes
+from services.serve.api.routes.operate_routes import operate_routes
 from services.serve.api.routes.plan_routes import plan_routes
-from services.serve.api.routes.predict import predict_routes
+from services.serve.api.routes.predict_routes import predict_routes
 from services.serve.api.routes.rule_routes import rule_routes
-from services.serve.api.routes.zone_past import series_routes
+from services.serve.api.routes.series_routes import series_routes
 from services.serve.api.routes.zone_routes import zone_routes
 from services.serve.api.schemas import TOO_LARGE, TOO_MANY, TOO_SLOW
 from services.serve.api.state import ApiState

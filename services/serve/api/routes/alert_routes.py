@@ -78,25 +78,6 @@ def alert_routes(state: ApiState) -> APIRouter:
             answer["problems"] = problems
         return encoded(answer)
 
-    def _meant(
-        view: View, asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]
-    ) -> tuple[set[tuple[str, str]], list[ZoneProblem]]:
-        """The zones of these names that have alerts, also such as have left; a name of no zone is a problem."""
-        having = {(alert["site"], alert["zone"]) for alert in found}
-        meant: set[tuple[str, str]] = set()
-        problems = []
-        for name in asked:
-            of_site, _, of_zone = name.rpartition("/")
-            same = {key for key in having if key[1] == of_zone and (of_site or site or key[0]) == key[0]}
-            meant |= same
-            try:
-                if not same:
-                    view.find(name, site)
-            except ProblemError as error:
-                if error.status == 404:
-                    problems.append(ZoneProblem(zone=name[:130], status=404, detail=error.detail))
-        return meant, problems
-
     absent: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
 
     @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **absent})
@@ -145,14 +126,6 @@ def alert_routes(state: ApiState) -> APIRouter:
         found = _known(view, id, "muted")
         return await _order("unmute", found, MuteRule(found["rule"], 0))
 
-    def _known(view: View, id: str, *states: AlertState) -> ShownAlert:
-        found = view.alerts.get(id)
-        if found is None:
-            raise ProblemError(404, f"there is no alert {id}")
-        if found["state"] not in states:
-            raise ProblemError(409, f"the alert is {found['state']}; it must be {' or '.join(states)}")
-        return found
-
     async def _order(
         what: Literal["acknowledge", "mute", "unmute"], found: ShownAlert, order: AlertOrder
     ) -> OrderPublished:
@@ -162,6 +135,36 @@ def alert_routes(state: ApiState) -> APIRouter:
         )  # fmt: skip
 
     return routes
+
+
+def _meant(
+    view: View, asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]
+) -> tuple[set[tuple[str, str]], list[ZoneProblem]]:
+    """The zones of these names that have alerts, also such as have left; a name of no zone is a problem."""
+    having = {(alert["site"], alert["zone"]) for alert in found}
+    meant: set[tuple[str, str]] = set()
+    problems = []
+    for name in asked:
+        of_site, _, of_zone = name.rpartition("/")
+        same = {key for key in having if key[1] == of_zone and (of_site or site or key[0]) == key[0]}
+        meant |= same
+        try:
+            if not same:
+                view.find(name, site)
+        except ProblemError as error:
+            if error.status == 404:
+                problems.append(ZoneProblem(zone=name[:130], status=404, detail=error.detail))
+    return meant, problems
+
+
+def _known(view: View, id: str, *states: AlertState) -> ShownAlert:
+    """The alert, which must be in one of these states; raises a 404 or 409 problem."""
+    found = view.alerts.get(id)
+    if found is None:
+        raise ProblemError(404, f"there is no alert {id}")
+    if found["state"] not in states:
+        raise ProblemError(409, f"the alert is {found['state']}; it must be {' or '.join(states)}")
+    return found
 
 
 def _states(said: str | None) -> tuple[str, ...]:

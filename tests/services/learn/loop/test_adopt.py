@@ -11,8 +11,10 @@ import pytest
 
 from services.config import load_settings
 from services.errors import StorageError, TrainingError
+from services.learn.experts import NETWORK
 from services.learn.loop.cluster import RayCluster
 from services.learn.promotion import submitted_model
+from services.learn.promotion.submitted_model import submitted_candidate
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -38,3 +40,21 @@ def test_a_model_that_finds_no_room_is_not_called_torn(
     with pytest.raises(TrainingError, match=r"cannot be copied to the storage: .*(No space left|away)"):
         cluster.adopt(str(made))
     assert list((tmp_path / "data/storage/models").iterdir()) == []
+
+
+def test_a_model_of_another_expert_is_refused_and_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is told also where the copy in the object store cannot be removed just now."""
+    made = tmp_path / "made"
+    made.mkdir()
+    for file in submitted_model.ARTEFACT_FILES:
+        (made / file).write_text("{}")
+
+    def away(*_: Any) -> None:
+        raise StorageError("it is away")
+
+    monkeypatch.setattr(submitted_model, "forget_folder", away)
+    with pytest.raises(TrainingError, match="holds a model of kind trees, which is none for the network"):
+        submitted_candidate(str(made), tmp_path / "copy", None, NETWORK, 5, lambda folder: {"kind": "trees"})
+    assert not (tmp_path / "copy").exists()
