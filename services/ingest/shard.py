@@ -25,8 +25,8 @@ from services.ingest.daily_merge import DailyMerge
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.learned.learned_parts import PAST_HOURS
-from services.ingest.learned.partition_learner import PartitionLearner
 from services.ingest.log_reader import LogReader
+from services.ingest.models_in_use.models_in_use import ModelsInUse
 from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
@@ -39,25 +39,21 @@ from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_STEPS
-from services.ingest.trees import TreesInUse
-from services.ingest.tuning.tuned_in_use import TunedInUse
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
 from services.store.examples.shown_examples import ShownExamples
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
-from services.store.storage import address_of, storage_of
+from services.store.storage import storage_of
 
 if TYPE_CHECKING:
     from services.observe.spans import Spans
 
-__all__ = ["TUNED_LOOKS", "Executors", "Outputs", "Shard"]
+__all__ = ["Executors", "Outputs", "Shard"]
 
 SECOND_S = 1.0
 """How often figures are shown, and other models are looked for."""
-TUNED_LOOKS = 6
-"""A network that is fine-tuned changes every few days: it is looked for so many times less often than trees are."""
 MAX_WAITING = 100_000
 """So many dead letters, values of plans, rows with examples and changes of alerts wait for a storage that is away."""
 
@@ -130,14 +126,11 @@ class Shard:
         self._ends: dict[int, int] = {}  # of the log's partitions, as they were last known
         self._begun_ends: dict[int, int] = {}  # the same when they were first known; empty: not yet
         self._reads_more = False  # the last round read as much as it may: there is probably more
-        self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
-        self._tuned = TunedInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
-        self._fine_tunes = settings.learn.tuned_every_days > 0
-        self._tree_looks, self._tuned_looks = Periodic(storage.poll_s), Periodic(TUNED_LOOKS * storage.poll_s)
+        self._models = ModelsInUse(settings, storage, spec, self._failures, clock_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,
-            lambda: {"trees": self._trees.version, "tuned": self._tuned.version},
+            lambda: self._models.versions,
             {site.name: site.repeat_setpoints for site in settings.sites if site.repeat_setpoints},
         )  # fmt: skip
         live_state = LiveStateSink(
@@ -176,10 +169,8 @@ class Shard:
         if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
             self._checkpoint.begin(self._clock_s())
         if self._each_second.is_due(now_s):
-            if self._tree_looks.due(now_s):
-                self._trees.look(self._learners(), self._save_all)
-            if self._fine_tunes and self._tuned_looks.due(now_s):
-                self._tuned.look(self._learners(), self._save_all)
+            learners = [partition.learner for partition in self._partitions.values()]
+            self._models.look(learners, self._save_all, now_s)
         self._show()
         return busy
 
@@ -305,9 +296,6 @@ class Shard:
         for sink in self._sinks:
             sink.forecasts(published)
 
-    def _learners(self) -> list[PartitionLearner]:
-        return [partition.learner for partition in self._partitions.values()]
-
     def _save_all(self) -> None:
         self._checkpoint.save_all(self._clock_s())
 
@@ -334,5 +322,6 @@ class Shard:
             "last_error": self._failures.last_error, "backlog": backlog, "behind": self.is_behind,
             "replays": self._replays, "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
-            "trees": self._trees.version, "tuned": self._tuned.version, "trace_spans_dropped": self._trace.dropped,
+            "trees": self._models.versions["trees"], "tuned": self._models.versions["tuned"],
+            "trace_spans_dropped": self._trace.dropped,
         }  # fmt: skip

@@ -13,7 +13,8 @@ import models.online.first_days.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.fine_tuner import fine_tune
 from services.config import load_settings
-from services.ingest.shard import TUNED_LOOKS, Shard
+from services.ingest.models_in_use.models_in_use import TUNED_LOOKS
+from services.ingest.shard import Shard
 from services.learn.experts import TUNED, learn_settings
 from services.learn.promotion.registry import open_registry
 from services.learn.training.fine_tuning.tuned_challenger import learn_tuned

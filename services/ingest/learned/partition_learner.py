@@ -22,11 +22,11 @@ from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecast_book import ForecastBook
 from services.ingest.forecasting import ForecastOrigin
+from services.ingest.learned.example_intake import ExampleIntake
 from services.ingest.learned.learned_parts import LearnedParts, loaded
 from services.ingest.paths.outlook import night_at
 from services.ingest.paths.zone_question import DAY_MS
 from services.ingest.plans.intake import PartitionPlans
-from services.ingest.tuning.example_intake import ExampleIntake
 from services.store.forecasts import IssuedForecast
 from services.store.rows import SiteStep
 

@@ -22,8 +22,8 @@ from models.online.online_forecaster import OnlineForecaster
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import Place
 from services.config import load_settings
+from services.ingest.models_in_use.trees_in_use import TreesInUse
 from services.ingest.shard import Shard
-from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION, ChangeAsked
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History

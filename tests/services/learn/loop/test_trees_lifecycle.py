@@ -20,7 +20,7 @@ from models.trees.forest import Forest
 from services.config import Settings
 from services.errors import ModelFilesError, PromotionRefusedError
 from services.ingest.figures import Failures
-from services.ingest.trees import TreesInUse
+from services.ingest.models_in_use.trees_in_use import TreesInUse
 from services.learn.experts import TREES
 from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer

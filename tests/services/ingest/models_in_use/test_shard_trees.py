@@ -13,9 +13,9 @@ import pytest
 from models.families import FAMILIES
 from models.online.basis import EXPERTS
 from services.errors import HistoryError
+from services.ingest.models_in_use.trees_in_use import TreesInUse
 from services.ingest.shard import Shard
 from services.ingest.snapshots.snapshot import Snapshots
-from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION
 from tests.services.forests import keep_as_before, point_at, save_trees
 from tests.services.ingest.rig import Clock, Rig, day, filled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.online.corrections.tuned_correction import Shown
-from services.ingest.tuning.example_intake import MOST_ZONES, ExampleIntake
+from services.ingest.learned.example_intake import MOST_ZONES, ExampleIntake
 
 
 def shown(zones: int) -> Shown:

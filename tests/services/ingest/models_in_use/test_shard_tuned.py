@@ -14,7 +14,8 @@ import models.online.first_days.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.shipped_arrays import pretrained
 from services.config import LearnSettings
-from services.ingest.shard import TUNED_LOOKS, Shard
+from services.ingest.models_in_use.models_in_use import TUNED_LOOKS
+from services.ingest.shard import Shard
 from services.messages import ONLINE_VERSION
 from services.store.examples.shown_examples import FOLDER, ShownExamples
 from services.store.forecasts import IssuedForecasts

@@ -12,7 +12,7 @@ from models.trees.family import Trees
 from models.trees.forest import Forest
 from services.errors import ModelFilesError
 from services.ingest.figures import Failures
-from services.ingest.tuning.model_in_use import ModelInUse
+from services.ingest.models_in_use.model_in_use import ModelInUse
 from services.messages import ONLINE_VERSION
 from services.store.forests import Forests
 from services.store.pointer import NOWHERE, Pointed

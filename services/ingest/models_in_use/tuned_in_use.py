@@ -11,7 +11,7 @@ import numpy.typing as npt
 from models.network.tuned_network import TunedNetwork
 from models.online.online_forecaster import OnlineForecaster
 from services.errors import ModelFilesError
-from services.ingest.tuning.model_in_use import ModelInUse
+from services.ingest.models_in_use.model_in_use import ModelInUse
 from services.messages import ONLINE_VERSION
 from services.store.pointer import Pointed
 

@@ -1,1 +1,0 @@
-"""In a shard: the network that is fine-tuned to its sites, and the examples that it is trained on."""
