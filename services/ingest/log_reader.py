@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
-from edge.log import Log, LogReplacedError, Record
+from edge.log import Log, LogError, LogReplacedError, Record
 from edge.timing import Periodic
 
 __all__ = ["READ_BYTES", "READ_RECORDS", "LogReader"]
@@ -26,6 +27,8 @@ class LogReader:
         self._log, self._clock_s = log, clock_s
         self._looks = defaultdict[int, Periodic](lambda: Periodic(LOOK_S))
         self._limits: dict[int, int] = {}  # records of a partition to read next
+        self._ends: dict[int, int] = {}  # of partitions, as they were last known
+        self._begun_ends: dict[int, int] = {}  # the same when they were first known; empty: not yet
 
     def read(self, partition: int, offset: int) -> tuple[Sequence[Record], bool]:
         """The next records, and whether there are probably more. Raises the log's errors, ``LogReplacedError`` too
@@ -39,6 +42,22 @@ class LogReader:
         else:
             self._look(partition, offset)
         return records, len(records) == limit
+
+    def backlog(self, offsets: Mapping[int, int], *, is_away: bool) -> int:
+        """How many records lie after these offsets of partitions. By what is known of a log that ``is_away``, or does
+        not answer: nobody waits for it.
+        """
+        with suppress(LogError):
+            if not is_away:
+                self._ends = {partition: self._log.end_offset(partition) for partition in offsets}
+                self._begun_ends = self._begun_ends or self._ends
+        return sum(max(self._ends.get(partition, 0) - offset, 0) for partition, offset in offsets.items())
+
+    def replays(self, offsets: Mapping[int, int]) -> bool:
+        """Whether what comes after these offsets was there when :meth:`backlog` first knew, or may have been, for it
+        never knew: another shard of these partitions may have counted it before.
+        """
+        return any(offset < self._begun_ends.get(partition, offset + 1) for partition, offset in offsets.items())
 
     def _look(self, partition: int, offset: int) -> None:
         look, now_s = self._looks[partition], self._clock_s()

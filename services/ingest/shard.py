@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -123,8 +122,6 @@ class Shard:
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
         self._reader = LogReader(log, clock_s)
-        self._ends: dict[int, int] = {}  # of the log's partitions, as they were last known
-        self._begun_ends: dict[int, int] = {}  # the same when they were first known; empty: not yet
         self._reads_more = False  # the last round read as much as it may: there is probably more
         self._models = ModelsInUse(settings, storage, spec, self._failures, clock_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
@@ -299,28 +296,16 @@ class Shard:
     def _save_all(self) -> None:
         self._checkpoint.save_all(self._clock_s())
 
-    def _backlog(self) -> int:
-        """By what is known of the log: one that is away is not waited for, and keeps no other figure back."""
-        with suppress(LogError):
-            if not self._failures.failing["log"]:
-                self._ends = {number: self._log.end_offset(number) for number in self._partitions}
-                self._begun_ends = self._begun_ends or self._ends
-        return sum(max(self._ends.get(n, 0) - partition.offset, 0) for n, partition in self._partitions.items())
-
-    @property
-    def _replays(self) -> bool:
-        """Whether it reads what another shard of these partitions may have counted before it."""
-        return any(p.offset < self._begun_ends.get(n, p.offset + 1) for n, p in self._partitions.items())
-
     def _stats(self) -> ShardFigures:
-        backlog = self._backlog()
+        offsets = {number: partition.offset for number, partition in self._partitions.items()}
+        backlog = self._reader.backlog(offsets, is_away=self._failures.failing["log"])
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": self._failures.totals,
             "failing": self._failures.failing, "dead_letters": dict(self._checkpoint.dead_letters),
             "forecasts_queued": self._queue.length, "steps_queued": self._history.pending,
             "last_error": self._failures.last_error, "backlog": backlog, "behind": self.is_behind,
-            "replays": self._replays, "repaired": self._recovery.repaired,
+            "replays": self._reader.replays(offsets), "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
             "trees": self._models.versions["trees"], "tuned": self._models.versions["tuned"],
             "trace_spans_dropped": self._trace.dropped,

@@ -37,3 +37,14 @@ def test_a_log_that_ends_before_what_was_read_is_another_one() -> None:
     assert reader.read(0, 10) == ([], False)
     log.append(records(1))
     assert len(reader.read(0, 10)[0]) == 1
+
+
+def test_what_was_there_at_first_is_a_replay() -> None:
+    """So is all of a log that never said where it ends. What comes later is new; a log that is away is not asked."""
+    log = filled(records(10))
+    reader = LogReader(log, Clock())
+    assert (reader.backlog({0: 0}, is_away=True), reader.replays({0: 0})) == (0, True)
+    assert (reader.backlog({0: 4}, is_away=False), reader.replays({0: 4})) == (6, True)
+    log.append(records(2))
+    assert (reader.backlog({0: 10}, is_away=True), reader.replays({0: 10})) == (0, False)
+    assert (reader.backlog({0: 10}, is_away=False), reader.replays({0: 10})) == (2, False)
