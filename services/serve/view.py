@@ -16,9 +16,9 @@ import msgspec
 
 from services.messages import LiveEvent, ModelRow, ShownAlerts, ZoneForecast
 from services.observe.duration import in_words
-from services.serve.api.problems import ProblemError
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
+from services.serve.problem_error import ProblemError
 
 __all__ = ["ReadyForecast", "View", "input_age_s"]
 

@@ -15,21 +15,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from services.serve.problem_error import ProblemError
+
 __all__ = ["MEDIA_TYPE", "ProblemError", "encoded", "install", "problem"]
 
 _log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
-
-
-class ProblemError(Exception):
-    """Answer with a problem; ``more`` adds members to it (``zones``, ``errors``, ...)."""
-
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.headers = headers
-        self.more = more
 
 
 class _ProblemResponse(JSONResponse):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from services.errors import HothouseError
 from services.runtime.named_actors import NamedActors
-from services.serve.api.problems import ProblemError
+from services.serve.problem_error import ProblemError
 
 __all__ = ["ANSWER_S", "ActorCalls", "within"]
 

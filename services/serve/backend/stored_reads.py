@@ -16,7 +16,7 @@ from services.errors import HistoryError
 from services.forecast_spec import forecast_spec
 from services.ingest.alerts.alert_journal import changes_in, changes_of
 from services.messages import Resampled, SaidAhead, ShownAlert
-from services.serve.api.problems import ProblemError
+from services.serve.problem_error import ProblemError
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
 from services.store.rows import DeadLetter
 from services.store.storage import storage_of
