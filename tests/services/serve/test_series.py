@@ -14,7 +14,7 @@ from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.serve.api.auth import Keys
 from services.serve.api.problems import ProblemError
-from services.serve.api.routes import zone_past
+from services.serve.api.routes import series_routes
 from services.serve.backend.ray_backend import RayBackend
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
@@ -66,7 +66,7 @@ def test_the_past_two_days_are_what_is_told_first(system: System) -> None:
 
 def test_a_long_answer_is_written_beside_the_event_loop(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of all metrics held all other requests up for seconds."""
-    inside, listed = [], zone_past._values
+    inside, listed = [], series_routes._values
 
     def values(*given: Any) -> Any:
         try:
@@ -75,7 +75,7 @@ def test_a_long_answer_is_written_beside_the_event_loop(system: System, monkeypa
             inside.append(None)
         return listed(*given)
 
-    monkeypatch.setattr(zone_past, "_values", values)
+    monkeypatch.setattr(series_routes, "_values", values)
     get(system)
     assert inside == [None]
 
@@ -91,7 +91,7 @@ def test_intervals_hold_means_and_extremes(system: System) -> None:
 
 def test_pages_make_the_whole(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row is on one page, and the last page says that it is the last."""
-    monkeypatch.setattr(zone_past, "PAGE", 100)
+    monkeypatch.setattr(series_routes, "PAGE", 100)
     whole, cursor = [], None
     for _ in range(6):
         told = get(system, **({} if cursor is None else {"cursor": cursor}))
@@ -107,7 +107,7 @@ def test_a_page_ends_where_an_interval_does(system: System, monkeypatch: pytest.
     """Wherever the first begins: each interval is on one page, whole, as it is where all is one page."""
     asked = {"metrics": "air_temp_c", "interval_s": 3600, "since_ms": ORIGIN_MS - 599 * STEP_MS + off_ms}
     whole = get(system, **asked)
-    monkeypatch.setattr(zone_past, "PAGE", 10)
+    monkeypatch.setattr(series_routes, "PAGE", 10)
     told = [get(system, **asked)]
     while told[-1]["cursor"] is not None:
         told.append(get(system, **asked, cursor=told[-1]["cursor"]))

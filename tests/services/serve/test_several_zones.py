@@ -14,7 +14,7 @@ from edge.wire.vocabulary import VOCABULARY
 from services.serve.api.answer_types import ForecastsAnswer
 from services.serve.api.auth import Keys
 from services.serve.api.predict_parameters import answer_of
-from services.serve.api.routes import predict, several_zones
+from services.serve.api.routes import predict_routes, several_zones
 from services.serve.api.routes.several_zones import each_zone
 from tests.patience import core_slowness, patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
@@ -65,7 +65,7 @@ def test_what_takes_long_is_worked_out_beside_the_event_loop(system: System, mon
             inside.append(None)
         return answer_of(*given, **options)
 
-    monkeypatch.setattr(predict, "answer_of", answered)
+    monkeypatch.setattr(predict_routes, "answer_of", answered)
     get(system, "/predict?zones=north-2,demo/north-1&quantiles=0.05,0.5")
     assert inside == [None, None]
 
