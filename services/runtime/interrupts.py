@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,10 @@ from types import FrameType
 __all__ = ["await_signal", "deferred_interrupts", "ended_by_signals", "ignored_interrupts", "quietly_ended"]
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+AGAIN_S = 1.0
+"""After this a signal that has ended nothing comes again."""
+_again: Callable[[int, FrameType | None], None] | None = None
+"""Our handler of the timer."""
 
 
 @contextmanager
@@ -48,6 +54,7 @@ def ignored_interrupts() -> Iterator[None]:
         yield
         return
     with _handled_by(_nothing):
+        _end_repetition()
         yield
 
 
@@ -88,24 +95,46 @@ def quietly_ended() -> Iterator[None]:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends the block in good order, as Ctrl-C does; then it ends the program, with the exit code that a shell
-    gives one which SIGTERM has killed. Further signals do nothing once the block has ended. For the main thread.
+    """Ctrl-C or SIGTERM ends the block in good order, with a KeyboardInterrupt. Then SIGTERM ends the program, with the
+    exit code that a shell gives one which it has killed. Further signals do nothing. For the main thread.
+
+    Python drops what is raised within some calls, such as those at a fork (seen while Ray starts). So a signal comes
+    again, until the block has ended, or its clean-up has begun (:func:`ignored_interrupts`), and nothing is printed.
     """
     came: list[int] = []
+    told = sys.unraisablehook
 
     def end(number: int, _: FrameType | None) -> None:
         came.append(number)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)  # no thread: its start takes locks, which we may have interrupted
         raise KeyboardInterrupt  # of a SystemExit Ray makes another one, with the code 1
 
-    signal.signal(signal.SIGTERM, end)
+    def again(_: int, __: FrameType | None) -> None:
+        os.kill(os.getpid(), came[0])
+
+    global _again
+    _again = again
+    signal.signal(signal.SIGALRM, again)
+    for number in _NUMBERS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    sys.unraisablehook = lambda dropped: None if dropped.exc_type is KeyboardInterrupt else told(dropped)
     try:
         yield
     except KeyboardInterrupt:
-        for each in _NUMBERS:
-            signal.signal(each, _nothing)
-        if came:
-            raise SystemExit(128 + came[0]) from None
+        for number in _NUMBERS:
+            signal.signal(number, _nothing)
+        if came[:1] == [signal.SIGTERM]:
+            raise SystemExit(128 + signal.SIGTERM) from None
         raise
+    finally:
+        sys.unraisablehook = told
+        _end_repetition()
+
+
+def _end_repetition() -> None:
+    if _again is not None and signal.getsignal(signal.SIGALRM) is _again:  # else the timer is somebody else's
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def await_signal() -> Callable[[], int]:

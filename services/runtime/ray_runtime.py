@@ -169,6 +169,7 @@ class RayRuntime:
         if ray.is_initialized():
             _within(SERVE_STOP_S, self._delete_application if self.joins else _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
+            _handle_sigterm_again()
         if self._folder is not None:
             end_processes_using(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -226,6 +227,15 @@ def _sigterm_left_to_us() -> Iterator[None]:
         yield
     finally:
         utils.set_sigterm_handler = theirs
+
+
+def _handle_sigterm_again() -> None:
+    """Ray's C++ has put the default in the place of our handler, without Python's knowledge: a second SIGTERM would end
+    us in the middle of the clean-up.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _reread_environment() -> None:

@@ -152,3 +152,26 @@ def test_ctrl_c_that_is_ignored_stays_ignored_during_imports() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_python_drops_comes_again(number: signal.Signals, code: int) -> None:
+    """One that interrupts a fork, whose hooks may raise nothing: the block ends all the same, and can clean up."""
+    program = (
+        "import os, signal, sys, time; from services.runtime.interrupts import ended_by_signals, ignored_interrupts\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"os.register_at_fork(before=lambda: signal.raise_signal({int(number)}))\n"
+        "try:\n"
+        "    with ended_by_signals():\n"
+        "        try:\n"
+        "            if os.fork() == 0: os._exit(0)\n"
+        "            print('dropped', flush=True)\n"
+        "            while True: time.sleep(60)\n"
+        "        finally:\n"
+        "            with ignored_interrupts():\n"
+        "                time.sleep(1.5)\n"
+        "                print('undone', flush=True)\n"
+        "except KeyboardInterrupt: sys.exit(130)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "dropped\nundone\n", "")
