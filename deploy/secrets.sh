@@ -31,7 +31,7 @@ keep storage_credentials storage_credentials
 keep influx_token influx_token
 
 # Goes into the gateways' client ids: who knows one is given what the broker keeps for that gateway. Gateways of before have sessions
-# under ids without it, and keep them (docs/operations.md, the gateway's session).
+# under ids without it, and keep them (docs/gateways.md, the gateway's session).
 if [ ! -e secrets/gateway_session ]; then
     if [ -s secrets/mqtt_gateway ]; then : >secrets/gateway_session; else keep gateway_session random; fi
 fi

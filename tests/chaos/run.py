@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.log == "kafka" and not os.environ.get("HOTHOUSE_SERVERS"):
         parser.error(
-            "HOTHOUSE_SERVERS must name the script that starts a Kafka (docs/operations.md), or use --log sqlite"
+            "HOTHOUSE_SERVERS must name the script that starts a Kafka (CONTRIBUTING.md), or use --log sqlite"
         )
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     console = Console(width=110)

@@ -71,13 +71,13 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
     if behind:
         return Check(
             name, CheckState.WARN, f"{where} answers; {behind} of {len(partitions)} partitions lack a copy now",
-            "Stop no other server of Kafka before this is over (docs/operations.md, upgrade Kafka's brokers).",
+            "Stop no other server of Kafka before this is over (docs/kafka.md, upgrade Kafka's brokers).",
         )  # fmt: skip
     copies = min((len(each["replica_nodes"]) for each in partitions), default=servers)
     if few := too_few_copies(copies, servers):
         return Check(
             name, CheckState.WARN, f"{where} answers; the topic has {few}",
-            "Give it three copies (docs/operations.md, upgrade Kafka's brokers).",
+            "Give it three copies (docs/kafka.md, upgrade Kafka's brokers).",
         )  # fmt: skip
     return Check(name, CheckState.OK, f"{where} answers; the topic is there")
 
