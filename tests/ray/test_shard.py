@@ -200,6 +200,7 @@ def test_a_shard_that_dies_while_its_storage_is_away_goes_on_once_it_is_back(run
     until(lambda: ask(actor, "stats")["steps"] == 9)
     ask(actor, "flush")
     storage, away, pid = settings.storage_folder, tmp_path / "away", ask(actor, "pid")
+    os.kill(pid, signal.SIGSTOP)  # else it may make the folder anew before the file is there
     storage.rename(away)
     storage.touch()  # what is asked for below it is an error of the disk
     os.kill(pid, signal.SIGKILL)
