@@ -56,9 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.log == "kafka" and not os.environ.get("HOTHOUSE_SERVERS"):
-        parser.error(
-            "HOTHOUSE_SERVERS must name the script that starts a Kafka (CONTRIBUTING.md), or use --log sqlite"
-        )
+        parser.error("HOTHOUSE_SERVERS must name the script that starts a Kafka (CONTRIBUTING.md), or use --log sqlite")
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     console = Console(width=110)
     console.print(f"log: {given.log}, {given.minutes:g} min, seed {seed}", highlight=False)
