@@ -6,6 +6,7 @@ import os
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -196,8 +197,8 @@ def test_it_waits_for_learners_that_begin_late(
             return {**note, "grown": ["north-1"]} if note["state"] == "done" else note
 
     now_s = [0.0]
-    monkeypatch.setattr(import_rows.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(import_rows.time, "sleep", lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: now_s.__setitem__(0, now_s[0] + seconds))
+    monkeypatch.setattr(import_rows, "time", clock)
     import_rows._wait(Job())  # type: ignore[arg-type]
     said = capsys.readouterr()
     assert "learned later" not in said.out
@@ -275,7 +276,6 @@ def test_a_storage_that_is_away_is_told_and_ends_no_wait(
     (job,) = open_jobs(storage)
     done = {**job.note(), "state": "done", "grown": ["north-1"], "added": 12}
     now_s, back_s = [0.0], import_rows.PATIENCE_S - 2
-    monkeypatch.setattr(import_rows.time, "monotonic", lambda: now_s[0])
 
     def sleep(seconds: float) -> None:
         now_s[0] += seconds
@@ -285,7 +285,8 @@ def test_a_storage_that_is_away_is_told_and_ends_no_wait(
             (tmp_path / "unmounted").rename(storage)
             job.put(done)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(import_rows.time, "sleep", sleep)
+    # Not time itself, in which threads of other tests may sleep.
+    monkeypatch.setattr(import_rows, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep))
     import_rows._wait(job)
     shown = capsys.readouterr()
     assert "12 rows added" in shown.out
