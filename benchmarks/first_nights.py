@@ -10,14 +10,12 @@ is forecast from three origins before it. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.first_starts import begun_on
+from benchmarks.first_starts import begun_on, what_is_asked
 from benchmarks.paths import DAY_MS, NAMES, Case, Watcher
 from models.evaluation.path_scores import interval_score
 from services.backtest.prequential import BacktestOptions, replay, spec_of
@@ -42,13 +40,7 @@ def judge(cases: Sequence[Case], target: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recording", type=Path)
-    parser.add_argument("--every-days", type=int, default=8)
-    parser.add_argument("--latitude", type=float)
-    parser.add_argument("--longitude", type=float)
-    parser.add_argument("--timezone")
-    asked = parser.parse_args()
+    asked = what_is_asked(__doc__, every_days=8)
     table = read_table(asked.recording)
     options = BacktestOptions(
         warmup_ms=3_600_000, latitude=asked.latitude, longitude=asked.longitude, timezone=asked.timezone, trees=False

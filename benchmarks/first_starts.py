@@ -42,15 +42,20 @@ def judged(found: Forecasts) -> tuple[float, float, float, float]:
     return float(cells.mean()), float(cells.max()), float(held.min()), float(held.max())
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def what_is_asked(description: str | None, every_days: int) -> argparse.Namespace:
+    """A recording, its place and clock, and how often it is begun."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", type=Path)
-    parser.add_argument("--every-days", type=int, default=6)
+    parser.add_argument("--every-days", type=int, default=every_days)
     parser.add_argument("--latitude", type=float)
     parser.add_argument("--longitude", type=float)
     parser.add_argument("--timezone")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = what_is_asked(__doc__, every_days=6)
     table = read_table(asked.recording)
     options = BacktestOptions(
         warmup_ms=3_600_000, until_ms=DAYS * DAY_MS, latitude=asked.latitude, longitude=asked.longitude,

@@ -132,14 +132,18 @@ class Paths:
         """Say beforehand what the next night and day will be like, to learn how good that is; once, from the last of
         these origins before it begins. Of zones in their first days nobody asks: they are forecast in another way.
         """
+        spans = {kind: self.span(kind, is_night) for kind in (NIGHT, DAY)}
+        due = {
+            kind: span for kind, span in spans.items()
+            if span is not None and span[2] and self.knots.steps[span[0]] <= self.errors.every
+        }  # fmt: skip
+        if not due:
+            return
         settled = days_known(self.errors.templates(zones, step, int(day_bin[0]))) >= SETTLED_DAYS
         zones, day_bin, path = zones[settled], day_bin[settled], path[settled]
         if not len(zones):
             return
-        for kind in (NIGHT, DAY):
-            span = self.span(kind, is_night)
-            if span is None or not span[2] or self.knots.steps[span[0]] > self.errors.every:
-                continue
+        for kind, span in due.items():
             times = slice(span[0], span[1])
             names = [str(zone) for zone in zones.tolist()]
             drawn = self.scenarios(zones, step, int(day_bin[0]), path[:, times], "", names, times)

@@ -4,9 +4,9 @@ Each time of a path has a distribution of its own, through p10, p50 and p90. A s
 values belong together is what a set of templates says: past days' errors where the zone has them (the Schaake shuffle,
 Clark and others 2004, with errors of forecasts in place of observations, as in ensemble copula coupling, Schefzik,
 Thorarinsdottir and Gneiting 2013), and for the rest draws of a stated dependence: a Gaussian copula with errors that
-fade out over time and are partly the same in all zones. In a zone's first days errors
-fade out slowly: what is off then is a level, which nobody knows yet. Only the templates' ranks count, so each time's
-distribution stays what the path says.
+fade out over time and are partly the same in all zones. In a zone's first days errors fade out slowly: what is off
+then is a level, which nobody knows yet. Only the templates' ranks count, so each time's distribution stays what the
+path says.
 """
 
 from __future__ import annotations
