@@ -376,7 +376,6 @@ def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert on_file.judge.accepted > 500
 
 
-@pytest.mark.thorough
 def test_a_seed_tells_the_same_story_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but the seed decides: a failure can be looked at again."""
     one, two = (simulate(5, tmp_path / name, MemoryLog(PARTITIONS), monkeypatch) for name in ("one", "two"))

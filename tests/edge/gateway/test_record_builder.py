@@ -61,23 +61,26 @@ def test_a_device_that_names_each_reading_alike_is_told_once_an_hour() -> None:
     builder = RecordBuilder(clock, STEP_MS)
     again = _message(_sample())
     assert [r.kind for r in builder.take([again, again, _message(_sample(seq=2)), again])] == ["samples"]
-    samples, told = builder.take([_message(_sample(ts_ms=NOW + ms)) for ms in (1, 2, 3)])
-    assert len(decode_samples(samples.payload)) == 3
+    assert [r.kind for r in builder.take([_message(_sample(ts_ms=NOW)), _message(_sample(seq=3))])] == ["samples"]
+    samples, told = builder.take([_message(_sample(seq=3, ts_ms=NOW + ms)) for ms in range(1, 5)])
+    assert len(decode_samples(samples.payload)) == 4
     (refusal,) = _refusals(told)
     assert (refusal.reason, refusal.whole, refusal.topic) == ("malformed", False, sample_topic("demo", "z1", "climate"))
-    assert "seq 1 was sent before, with another ts" in refusal.detail
+    assert "seq 3 was sent before, with another ts" in refusal.detail
     assert builder.refused == 0
     clock.advance(NOW + 3_600_000)
-    assert [r.kind for r in builder.take([_message(_sample(ts_ms=NOW + 9))])] == ["samples", "refused", "tick"]
+    assert [r.kind for r in builder.take([_message(_sample(seq=3, ts_ms=NOW + 9))])] == ["samples", "refused", "tick"]
 
 
 def test_a_device_that_begins_again_under_its_old_boot_is_told() -> None:
-    """A later reading with a smaller seq has the name of an older one. An older reading that comes late is in order."""
+    """Later readings with a smaller seq have the names of older ones. An older reading that comes late is in order, and
+    so is a single one from before the device's clock was set back.
+    """
     builder = _builder()
-    messages = [_message(_sample(seq=seq, ts_ms=NOW + ms)) for seq, ms in ((8, 8), (9, 9), (7, 7), (10, 10))]
-    assert [r.kind for r in builder.take(messages)] == ["samples"]
-    (_, told) = builder.take([_message(_sample(seq=1, ts_ms=NOW + 20))])
-    assert "seq 1 comes after seq 10, with a later ts" in _refusals(told)[0].detail
+    in_order = [(8, 8), (9, 9), (7, 7), (10, 10), (11, 2), (9, 9), (12, 12)]
+    assert [r.kind for r in builder.take([_message(_sample(seq=s, ts_ms=NOW + ms)) for s, ms in in_order])] == ["samples"]
+    (_, told) = builder.take([_message(_sample(seq=seq, ts_ms=NOW + 20 + seq)) for seq in (1, 2, 3)])
+    assert "seq 3 comes after seq 12, with a later ts" in _refusals(told)[0].detail
 
 
 def test_a_decoder_names_readings_as_it_likes() -> None:
