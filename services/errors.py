@@ -88,7 +88,7 @@ class HothouseError(Exception):
         return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
 
 
-def words_of(error: Exception) -> str:
+def words_of(error: BaseException) -> str:
     """Any error in one line for people: one of ours with what to do next, another with its kind.
 
     >>> words_of(KeyError("zone")), words_of(HothouseError("no such model", "List them."))

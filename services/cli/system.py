@@ -14,6 +14,7 @@ from edge.config import stray_variables
 from edge.wire.plan import PlanMessage
 from services.cli.base import console, errors, need_cluster, options_of
 from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
+from services.cli.running.error_lines import ERRORS_EVERY_S, error_lines
 from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.config import Settings
@@ -73,7 +74,8 @@ def _run_until_told(settings: Settings) -> None:
             console.print(line, highlight=False, soft_wrap=True)
         alerts = Repeating(alert_lines(system.settings, system.url), ALERTS_EVERY_S, "alerts")
         gateway = Repeating(gateway_lines(lambda: system.gateway_problem), GATEWAY_EVERY_S, "gateway")
-        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway:
+        parts = Repeating(error_lines(system.settings, system.url), ERRORS_EVERY_S, "parts that fail")
+        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway, parts:
             stopped()
         console.print("[dim]stopping ...[/]")
 

@@ -11,6 +11,7 @@ from edge.figure_fields import counter, gauge
 from edge.wire.refusal_reasons import PLAN_METRIC_REASONS, PLAN_REASONS, SAMPLE_REASONS, VALUE_REASONS
 from models.evaluation.scoring import ScoreTable, ScoreTotals
 from models.features.sensor_faults import FAULT_KINDS
+from services.errors import words_of
 from services.ingest.learned.signal_watch import ShownSignal, SignalEvent
 from services.ingest.plans.refused import refused_by_reason
 from services.messages import AlertState, FirstRow, LeftZone
@@ -220,7 +221,7 @@ class Failures:
         if what not in self._now:
             _log.warning("%s failed: %s", what, error)
         self.counts[what] += 1
-        self._now[what] = f"{what}: {type(error).__name__}: {str(error)[:300]}"
+        self._now[what] = f"{what}: {words_of(error)[:400]}"
 
     def works(self, what: str) -> None:
         """``what`` works (again)."""

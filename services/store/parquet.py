@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +137,8 @@ def write_tables(
             storage.swap(key, write, version, check)
     except (pa.ArrowException, OSError) as error:
         hint = error.hint if isinstance(error, StorageError) else "Free space or fix the folder's rights."
-        raise HistoryError(f"{storage.address(key)} cannot be written: {error}", hint) from error
+        system = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""  # Arrow says it twice
+        raise HistoryError(f"{storage.address(key)} cannot be written: {system or error}", hint) from error
     return size
 
 
