@@ -5,6 +5,7 @@
 #   HOTHOUSE_UPLINK__TO=mqtt://central       uplink.to
 #   /run/secrets/password, /run/secrets/tls-ca   mqtt.password_file, mqtt.tls_ca_file (also kafka-, uplink-): what is mounted there wins over
 #                                            the file of HOTHOUSE_CONFIG; a variable wins over both
+#   /run/secrets/tls-cert, /run/secrets/tls-key  the certificate that a server is shown which asks for one, likewise
 #   /run/secrets/session-secret              mqtt.session_secret_file, likewise
 # Secrets come as files only: a variable would be seen by whoever may look at the container. Runs as any user who may write the
 # log's folder; the gateway replaces this shell, so signals reach it.
@@ -34,9 +35,15 @@ secret() { # FILE VARIABLE: the file of that name, where nothing else is set
 secret password HOTHOUSE_MQTT__PASSWORD_FILE
 secret session-secret HOTHOUSE_MQTT__SESSION_SECRET_FILE
 secret tls-ca HOTHOUSE_MQTT__TLS_CA_FILE
+secret tls-cert HOTHOUSE_MQTT__TLS_CERT_FILE
+secret tls-key HOTHOUSE_MQTT__TLS_KEY_FILE
 secret kafka-password HOTHOUSE_KAFKA__PASSWORD_FILE
 secret kafka-tls-ca HOTHOUSE_KAFKA__TLS_CA_FILE
+secret kafka-tls-cert HOTHOUSE_KAFKA__TLS_CERT_FILE
+secret kafka-tls-key HOTHOUSE_KAFKA__TLS_KEY_FILE
 secret uplink-password HOTHOUSE_UPLINK__PASSWORD_FILE
 secret uplink-tls-ca HOTHOUSE_UPLINK__TLS_CA_FILE
+secret uplink-tls-cert HOTHOUSE_UPLINK__TLS_CERT_FILE
+secret uplink-tls-key HOTHOUSE_UPLINK__TLS_KEY_FILE
 
 exec "${PYTHON:-python3}" -m edge.gateway "$@"

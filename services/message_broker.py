@@ -13,6 +13,7 @@ from typing import Any
 
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
+from edge.tls_files import TlsFiles
 from services.config import Settings
 from services.errors import ConfigError, HothouseError
 
@@ -24,7 +25,7 @@ def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
 
     Raises :class:`ConfigError` where it cannot be.
     """
-    tls = mqtt.get("tls_ca_file")
+    ca, cert, key = (Path(of) if (of := mqtt.get(f"tls_{name}_file")) else None for name in ("ca", "cert", "key"))
     secrets = {"password_file": "", "session_secret_file": ""}
     for name in secrets:
         try:
@@ -38,7 +39,7 @@ def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
     return MqttAddress(
         host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "",
         password=secrets["password_file"], session_secret=secrets["session_secret_file"],
-        tls_ca=Path(tls) if tls else None, v5=mqtt.get("version", "5") == "5",
+        tls=TlsFiles(ca, cert, key) if ca else None, v5=mqtt.get("version", "5") == "5",
     )  # fmt: skip
 
 

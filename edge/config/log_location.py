@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.config.settings import EdgeSettings, SettingsError
+from edge.tls_files import tls_files
 
 __all__ = ["kafka_options", "log_address", "read_secret"]
 
@@ -24,7 +25,7 @@ def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
     kafka = settings.kafka
     return {
         "username": kafka.username, "password": read_secret(kafka.password_file, "kafka.password_file"),
-        "mechanism": kafka.mechanism, "tls_ca": kafka.tls_ca_file, "replication": kafka.replication,
+        "mechanism": kafka.mechanism, "tls": tls_files(kafka), "replication": kafka.replication,
         "retention_h": kafka.retention_h, "group": kafka.group,
     }  # fmt: skip
 

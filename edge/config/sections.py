@@ -9,11 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from edge.config.addresses import Host, ListenHost, Server
 from edge.config.forms import of_form
+from edge.tls_files import tls_files
 
 __all__ = [
     "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
     "UplinkSettings",
 ]  # fmt: skip
+
+_CERTIFICATE = "Certificate that is shown to a server which asks for one, with its chain, in PEM."
 
 
 class Section(BaseModel):
@@ -51,6 +54,8 @@ class MqttSettings(Section):
     username: str = Field("", description="User name, if the broker wants one.")
     password_file: Path | None = Field(None, description="File that holds the password.")
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    tls_cert_file: Path | None = Field(None, description=_CERTIFICATE)
+    tls_key_file: Path | None = Field(None, description="The key of that certificate, not encrypted.")
     version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
     client_id: str = Field("hothouse-gateway", min_length=1, description="Names the gateway's persistent session.")
     session_secret_file: Path | None = Field(
@@ -71,6 +76,11 @@ class MqttSettings(Section):
     gateway: Literal["here", "elsewhere"] = Field(
         "here", description="`hothouse up` starts a gateway; elsewhere: one that runs alone fills the log."
     )
+
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> MqttSettings:
+        tls_files(self)
+        return self
 
 
 class LogSettings(Section):
@@ -107,6 +117,8 @@ class KafkaSettings(Section):
         "SCRAM-SHA-512", description="SASL mechanism."
     )
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    tls_cert_file: Path | None = Field(None, description=_CERTIFICATE)
+    tls_key_file: Path | None = Field(None, description="The key of that certificate, not encrypted.")
     replication: int = Field(-1, ge=-1, le=9, description="Copies of a new topic; -1: the servers' default.")
     retention_h: int = Field(720, ge=0, description="Hours that a new topic keeps records; 0: no limit.")
 
@@ -114,6 +126,11 @@ class KafkaSettings(Section):
     def _two_topics(self) -> KafkaSettings:
         if self.direct_topic == self.topic:
             raise ValueError("direct_topic must be another topic than topic, which is the log itself")
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> KafkaSettings:
+        tls_files(self)
         return self
 
 
@@ -127,7 +144,14 @@ class UplinkSettings(Section):
         "SCRAM-SHA-512", description="SASL mechanism, for Kafka."
     )
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    tls_cert_file: Path | None = Field(None, description=_CERTIFICATE)
+    tls_key_file: Path | None = Field(None, description="The key of that certificate, not encrypted.")
     partitions: int = Field(4, ge=1, le=1024, description="Partitions of the central log, for Kafka.")
+
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> UplinkSettings:
+        tls_files(self)
+        return self
 
 
 class GatewaySettings(Section):

@@ -32,8 +32,9 @@ from edge.log.contract import Log, LogError
 from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
 from edge.log_lines import formatter
-from edge.mqtt.connection import MqttAddress, check_ca
+from edge.mqtt.connection import MqttAddress
 from edge.parent_watch import when_stdin_ends
+from edge.tls_files import TlsFiles, TlsSettings, tls_files
 
 if TYPE_CHECKING:
     from edge.log.kafka.address import KafkaAddress
@@ -143,7 +144,7 @@ def _options(settings: EdgeSettings) -> GatewayOptions:
     broker = MqttAddress(
         host=mqtt.host or _LOOPBACK, port=mqtt.port, username=mqtt.username,
         password=read_secret(mqtt.password_file, "mqtt.password_file"),
-        tls_ca=_readable(mqtt.tls_ca_file, "mqtt.tls_ca_file"), v5=mqtt.version == "5",
+        tls=_tls(mqtt, "mqtt"), v5=mqtt.version == "5",
         session_secret=read_secret(mqtt.session_secret_file, "mqtt.session_secret_file"),
     )  # fmt: skip
     return GatewayOptions(
@@ -165,7 +166,7 @@ def _direct(settings: EdgeSettings) -> KafkaAddress | None:
 def _open_log(settings: EdgeSettings) -> Log:
     limits, partitions = settings.log, settings.log.partitions
     if limits.kind == "kafka":
-        _readable(settings.kafka.tls_ca_file, "kafka.tls_ca_file")
+        _tls(settings.kafka, "kafka")
         return open_log(log_address(settings), partitions, **kafka_options(settings))
     max_bytes, reserve_bytes = round(limits.max_mib * _MIB) or None, round(limits.reserve_mib * _MIB)
     return SqliteLog(settings.log_path, partitions, max_bytes=max_bytes, reserve_bytes=reserve_bytes)
@@ -176,23 +177,25 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
     if not to.to:
         return None
     assert isinstance(log, SqliteLog)  # the settings refuse any other buffer
-    tls_ca = _readable(to.tls_ca_file, "uplink.tls_ca_file")
+    tls = _tls(to, "uplink")
     if not is_kafka(to.to):
-        central = mqtt_address(to.to, tls_ca=tls_ca)
+        central = mqtt_address(to.to, tls=tls)
         if (central.host, central.port) == (own.host, own.port):
             raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
     target = open_target(
         to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
-        tls_ca=tls_ca, mechanism=to.mechanism, partitions=to.partitions,
+        tls=tls, mechanism=to.mechanism, partitions=to.partitions,
     )  # fmt: skip
     return Uplink(log, target)
 
 
-def _readable(path: Path | None, setting: str) -> Path | None:
-    """The CA's file, which can be used: else a broker would be tried again and again in vain."""
-    if path is not None:
+def _tls(of: TlsSettings, section: str) -> TlsFiles | None:
+    """Files that can be used: else a server would be tried again and again in vain."""
+    files = tls_files(of)
+    checks = {} if files is None else {"tls_ca_file": files.check_ca, "tls_cert_file": files.check_certificate}
+    for name, check in checks.items():
         try:
-            check_ca(path)
+            check()
         except OSError as error:
-            raise SettingsError(f"{setting} cannot be read: {error}", "Make the file, or unset it.") from error
-    return path
+            raise SettingsError(f"{section}.{name} cannot be read: {error}", "Make the file, or unset it.") from error
+    return files

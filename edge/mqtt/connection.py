@@ -8,9 +8,7 @@ it: an acknowledgement can then never reach another connection, where its packet
 from __future__ import annotations
 
 import hmac
-import ssl
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 from paho.mqtt import client as paho
@@ -20,10 +18,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.subscriber import Subscriber
+from edge.tls_files import TlsFiles
 
 __all__ = [
-    "MAX_PACKET_BYTES", "MqttAddress", "check_ca", "is_refused_version", "new_client", "new_subscriber",
-    "open_connection",
+    "MAX_PACKET_BYTES", "MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection",
 ]  # fmt: skip
 
 MAX_PACKET_BYTES = 10_000_000
@@ -34,7 +32,7 @@ _Client = TypeVar("_Client", bound=paho.Client)
 
 @dataclass(frozen=True, kw_only=True)
 class MqttAddress:
-    """Where a broker is and how to log in; TLS when ``tls_ca`` names a CA certificate.
+    """Where a broker is and how to log in; ``tls`` says whether by TLS.
 
     ``v5`` says whether to try MQTT 5 first; ``False`` saves a broker without it some seconds. ``session_secret`` goes
     into the ids of our clients: brokers hand a session, and all that waits in it, to whoever has its client id.
@@ -44,7 +42,7 @@ class MqttAddress:
     port: int = 1883
     username: str = ""
     password: str = field(default="", repr=False)
-    tls_ca: Path | None = None
+    tls: TlsFiles | None = None
     v5: bool = True
     session_secret: str = field(default="", repr=False)
 
@@ -54,15 +52,6 @@ class MqttAddress:
             return name
         # A digest, because brokers write ids into their logs.
         return f"{name}-{hmac.digest(self.session_secret.encode(), name.encode(), 'sha256').hex()[:32]}"
-
-
-def check_ca(path: Path) -> None:
-    """Raise ``OSError``, which names the file, where it cannot be read or holds no CA certificate in PEM."""
-    try:
-        path.read_bytes()
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise OSError(f"{path} holds no CA certificate in PEM: {error}") from error
 
 
 def new_client(address: MqttAddress, name: str, *, v5: bool = True, persistent: bool = False) -> paho.Client:
@@ -97,8 +86,9 @@ def _new(
         client.username_pw_set(address.username, address.password)
     if will is not None:
         client.will_set(*will, qos=1, retain=True)
-    if address.tls_ca is not None:
-        client.tls_set(ca_certs=str(address.tls_ca))
+    if (tls := address.tls) is not None:
+        certificate, key = (str(tls.cert), str(tls.key)) if tls.cert else (None, None)
+        client.tls_set(str(tls.ca), certificate, key, keyfile_password="")  # OpenSSL would ask at the terminal
     return client
 
 

@@ -144,8 +144,16 @@ class Subscription:
 
     def _meant(self, error: Exception) -> str:
         """A question about a connection that cannot be made over TLS; empty about others."""
-        wants = self._address.tls_ca is not None and isinstance(error, ConnectionResetError | ssl.SSLEOFError)
-        return "; does it speak TLS at this port (mqtt.tls_ca_file)?" if wants else ""
+        if self._address.tls is None:
+            return ""
+        if isinstance(error, ssl.SSLError) and "_ALERT_" in (error.reason or ""):  # it is the broker that refuses
+            return f"; does it want {self._certificate()}?"
+        speaks = not isinstance(error, ConnectionResetError | ssl.SSLEOFError)
+        return "" if speaks else "; does it speak TLS at this port (mqtt.tls_ca_file)?"
+
+    def _certificate(self) -> str:
+        shown = self._address.tls is not None and self._address.tls.cert is not None
+        return f"{'another' if shown else 'a'} client certificate (mqtt.tls_cert_file)"
 
     def _drop(self) -> None:
         if self._client is not None:
@@ -220,8 +228,7 @@ class Subscription:
     def _why_lost(self, reason: ReasonCode) -> str:
         where = f"{self._address.host}:{self._address.port}"
         if not self._answered:
-            has_tls = self._address.tls_ca is not None
-            wants = "a client certificate, which Hothouse does not send" if has_tls else "TLS (mqtt.tls_ca_file)"
+            wants = self._certificate() if self._address.tls is not None else "TLS (mqtt.tls_ca_file)"
             return f"the broker at {where} ended the connection before it answered; does it want {wants}?"
         # A link without a session of its own finds out so which of its messages a broker ends the connection at.
         soon = self.connected and self._session_expiry_s > 0 and self._now_s < self._started_s + _SOON_S

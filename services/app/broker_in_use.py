@@ -31,6 +31,8 @@ class BrokerInUse:
     password_file: Path | None
     session_secret_file: Path | None
     tls_ca_file: Path | None
+    tls_cert_file: Path | None
+    tls_key_file: Path | None
     v5: bool
 
     @classmethod
@@ -39,7 +41,8 @@ class BrokerInUse:
         mqtt = settings.mqtt
         return cls(
             host=mqtt.host, port=mqtt.port, username=mqtt.username, password_file=mqtt.password_file,
-            session_secret_file=mqtt.session_secret_file, tls_ca_file=mqtt.tls_ca_file, v5=mqtt.version == "5",
+            session_secret_file=mqtt.session_secret_file, tls_ca_file=mqtt.tls_ca_file,
+            tls_cert_file=mqtt.tls_cert_file, tls_key_file=mqtt.tls_key_file, v5=mqtt.version == "5",
         )  # fmt: skip
 
     @classmethod
@@ -47,7 +50,8 @@ class BrokerInUse:
         """One that the system started for itself, on this machine."""
         return cls(
             host=broker.host, port=broker.port, username=broker.username, password_file=broker.password_file,
-            session_secret_file=broker.session_secret_file, tls_ca_file=None, v5=broker.address.v5,
+            session_secret_file=broker.session_secret_file, tls_ca_file=None, tls_cert_file=None, tls_key_file=None,
+            v5=broker.address.v5,
         )  # fmt: skip
 
     def address(self) -> MqttAddress:
@@ -77,6 +81,7 @@ class BrokerInUse:
         return {
             "host": self.host, "port": self.port, "username": self.username, "password_file": self.password_file,
             "session_secret_file": self.session_secret_file, "tls_ca_file": self.tls_ca_file,
+            "tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file,
             "version": "5" if self.v5 else "3.1.1",
         }  # fmt: skip
 

@@ -73,7 +73,7 @@ def _broker_options(mqtt: dict[str, Any]) -> list[str]:
     if not mqtt["host"]:
         return []
     options = ["--host", str(mqtt["host"]), "--port", str(mqtt["port"])]
-    for name in ("username", "password_file", "tls_ca_file"):
+    for name in ("username", "password_file", "tls_ca_file", "tls_cert_file", "tls_key_file"):
         if mqtt.get(name):
             options += [f"--{name.replace('_', '-')}", str(mqtt[name])]
     return options

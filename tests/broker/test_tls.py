@@ -9,11 +9,13 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edge.mqtt.connection import MqttAddress
+from edge.tls_files import TlsFiles
 from services.runtime.ports import free_port
 from tests.broker.conftest import GatewayProcess, device
 from tests.certificates import make_certificate
@@ -25,21 +27,23 @@ pytestmark = pytest.mark.broker
 
 
 @contextmanager
-def tls_broker(folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[MqttAddress, subprocess.Popen[bytes]]]:
+def tls_broker(
+    folder: Path, host: str = "127.0.0.1", *settings: str
+) -> Iterator[tuple[MqttAddress, subprocess.Popen[bytes]]]:
     """A Mosquitto that speaks TLS only, with ``cert.pem`` and ``key.pem``; its clients check by ``ca.pem``."""
     mosquitto, port = require_program("mosquitto"), free_port()
     make_certificate(folder)
     shutil.copy(folder / "cert.pem", folder / "ca.pem")
     lines = [
         f"listener {port} {host}", f"certfile {folder / 'cert.pem'}", f"keyfile {folder / 'key.pem'}",
-        "tls_version tlsv1.2", "allow_anonymous true", *(["user root"] if os.getuid() == 0 else []),
+        "tls_version tlsv1.2", "allow_anonymous true", *settings, *(["user root"] if os.getuid() == 0 else []),
     ]  # fmt: skip
     (folder / "mosquitto.conf").write_text("\n".join([*lines, ""]))
     with (folder / "mosquitto.log").open("wb") as log:
         process = subprocess.Popen([mosquitto, "-v", "-c", folder / "mosquitto.conf"], stderr=log)
     try:
         until(lambda: shown(host, port), "the broker listens")
-        yield MqttAddress(host=host, port=port, tls_ca=folder / "ca.pem"), process
+        yield MqttAddress(host=host, port=port, tls=TlsFiles(folder / "ca.pem")), process
     finally:
         process.kill()
         process.wait(patience_s(10))
@@ -61,7 +65,9 @@ def made(tmp_path: Path) -> Iterator[Callable[[MqttAddress], GatewayProcess]]:
     def make(address: MqttAddress) -> GatewayProcess:
         (tmp_path / "gateway").mkdir()
         gateway = GatewayProcess(address, tmp_path / "gateway")
-        gateway.mqtt = {"tls_ca_file": address.tls_ca}
+        assert address.tls is not None
+        named = {"tls_ca_file": address.tls.ca, "tls_cert_file": address.tls.cert, "tls_key_file": address.tls.key}
+        gateway.mqtt = {name: path for name, path in named.items() if path is not None}
         gateways.append(gateway)
         return gateway
 
@@ -105,6 +111,37 @@ def test_a_broker_of_another_ca_is_not_talked_to(tmp_path: Path, made: Make) -> 
         (tmp_path / "ca.pem").write_bytes(right)
         until(lambda: gateway.status()["connected"], "the renewed CA is used")
         assert gateway.status()["last_error"] == ""
+
+
+def test_a_broker_that_asks_who_we_are_is_shown_our_certificate(tmp_path: Path, made: Make) -> None:
+    """With the certificate that it believes messages come. Without one, or with another, the gateway asks in words for
+    what is missing, and connects once the right one is in its file.
+    """
+    (tmp_path / "client").mkdir()
+    (tmp_path / "other").mkdir()
+    cert, key = make_certificate(tmp_path / "client")
+    believed = f"cafile {shutil.copy(cert, tmp_path / 'clients.pem')}"
+    with tls_broker(tmp_path, "127.0.0.1", believed, "require_certificate true") as (address, _):
+        assert address.tls is not None
+        known = replace(address, tls=replace(address.tls, cert=cert, key=key))
+        gateway = made(known)
+        gateway.start()
+        with device(known) as publish:
+            publish(gateway.messages(range(5)))
+        until(lambda: gateway.status().get("samples") == 5)
+        gateway.stop()
+        for file, right in zip(make_certificate(tmp_path / "other"), (cert, key), strict=True):
+            shutil.copy(right, tmp_path / f"right-{right.name}")
+            shutil.copy(file, right)
+        launched(gateway)
+        until(lambda: "another client certificate (mqtt.tls_cert_file)" in gateway.status().get("last_error", ""))
+        for right in (cert, key):
+            shutil.copy(tmp_path / f"right-{right.name}", right)
+        until(lambda: gateway.status()["connected"], "the right certificate is shown")
+        gateway.stop()
+        gateway.mqtt = {"tls_ca_file": address.tls.ca}
+        launched(gateway)
+        until(lambda: "does it want a client certificate" in gateway.status().get("last_error", ""))
 
 
 def test_a_broker_of_another_name_is_not_talked_to(tmp_path: Path, made: Make) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from edge.gateway.uplink.forward import LogTarget, Target
 from edge.gateway.uplink.mqtt_target import MqttTarget
 from edge.log.open_log import is_kafka, open_log
 from edge.mqtt.connection import MqttAddress
+from edge.tls_files import TlsFiles
 
 __all__ = ["mqtt_address", "open_target"]
 
 _PORT, _TLS_PORT = 1883, 8883
 
 
-def mqtt_address(url: str, *, username: str = "", password: str = "", tls_ca: Path | None = None) -> MqttAddress:
+def mqtt_address(url: str, *, username: str = "", password: str = "", tls: TlsFiles | None = None) -> MqttAddress:
     """Parse ``mqtt://host[:port]``; raises ``ValueError`` for anything else.
 
     >>> mqtt_address("mqtt://central.example").port
@@ -25,18 +25,18 @@ def mqtt_address(url: str, *, username: str = "", password: str = "", tls_ca: Pa
     parts = urlsplit(url)
     if parts.scheme != "mqtt" or not parts.hostname or parts.path.strip("/") or parts.query or "@" in parts.netloc:
         raise ValueError(f"{url} is neither kafka://host:port[,host:port ...]/topic nor mqtt://host[:port]")
-    port = parts.port or (_TLS_PORT if tls_ca else _PORT)
-    return MqttAddress(host=parts.hostname, port=port, username=username, password=password, tls_ca=tls_ca)
+    port = parts.port or (_TLS_PORT if tls else _PORT)
+    return MqttAddress(host=parts.hostname, port=port, username=username, password=password, tls=tls)
 
 
 def open_target(
-    url: str, buffer_id: str, *, username: str = "", password: str = "", tls_ca: Path | None = None,
+    url: str, buffer_id: str, *, username: str = "", password: str = "", tls: TlsFiles | None = None,
     mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
 ) -> Target:  # fmt: skip
     """The target at ``url``; nothing is connected yet. ``mechanism`` and ``partitions`` (of the central log) are
     Kafka's. Raises ``ValueError`` for what is no address.
     """
-    login = {"username": username, "password": password, "tls_ca": tls_ca}
+    login = {"username": username, "password": password, "tls": tls}
     if not is_kafka(url):
         return MqttTarget(mqtt_address(url, **login), f"hothouse-uplink-{buffer_id}")  # type: ignore[arg-type]
     from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from kafka import errors as kafka_errors
 
 from edge.log.contract import LogCorruptError, LogError
+from edge.tls_files import TlsFiles
 
 __all__ = ["KafkaAddress", "Mechanism", "kafka_address", "translated"]
 
@@ -22,7 +22,7 @@ _RECONNECT_MS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaAddress:
-    """A topic on some bootstrap servers; TLS when ``tls_ca`` names a CA certificate, SASL when there is a user name.
+    """A topic on some bootstrap servers; ``tls`` says whether by TLS, SASL when there is a user name.
 
     ``timeout_s`` bounds every call, so also how long an append may take. ``retention_h`` and ``replication`` are for
     a topic that is not there yet; 0 hours keep records for ever, -1 replicas are the broker's default. ``group``
@@ -35,7 +35,7 @@ class KafkaAddress:
     username: str = ""
     password: str = field(default="", repr=False)
     mechanism: Mechanism = "SCRAM-SHA-512"
-    tls_ca: Path | None = None
+    tls: TlsFiles | None = None
     replication: int = -1
     retention_h: int = 720
     timeout_s: float = 10.0
@@ -46,7 +46,7 @@ class KafkaAddress:
     def options(self) -> dict[str, Any]:
         """What every client of kafka-python is given."""
         timeout_ms = round(self.timeout_s * 1000)
-        security = ("SASL_" if self.username else "") + ("SSL" if self.tls_ca else "PLAINTEXT")
+        security = ("SASL_" if self.username else "") + ("SSL" if self.tls else "PLAINTEXT")
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.servers),
             "bootstrap_timeout_ms": timeout_ms,
@@ -54,8 +54,10 @@ class KafkaAddress:
             "reconnect_backoff_max_ms": _RECONNECT_MS,
             "security_protocol": "PLAINTEXT" if security == "PLAINTEXT" else security,
         }
-        if self.tls_ca:
-            options["ssl_cafile"] = str(self.tls_ca)
+        if self.tls:
+            options["ssl_cafile"] = str(self.tls.ca)
+        if self.tls and self.tls.cert:
+            options |= {"ssl_certfile": str(self.tls.cert), "ssl_keyfile": str(self.tls.key), "ssl_password": ""}
         if self.username:
             options |= {
                 "sasl_mechanism": self.mechanism,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfoNotFoundError
 
-from edge.mqtt.connection import MqttAddress, check_ca
+from edge.mqtt.connection import MqttAddress
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
 from edge.recordings.sample_source import SampleSource
@@ -22,6 +22,7 @@ from edge.simulator.publisher.disturb import KINDS, Disturbance, parse_rates
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
+from edge.tls_files import tls_files
 
 __all__ = ["main"]
 
@@ -64,8 +65,9 @@ def main(
         parser.exit(2, f"error: {_OTHER_TIME}\n")
     try:
         password = given.password_file.read_text(encoding="utf-8").strip() if given.password_file else ""
-        if given.tls_ca_file:
-            check_ca(given.tls_ca_file)
+        tls = tls_files(given)
+        if tls:
+            tls.check()
         rates = parse_rates(given.disturb)
         source = _source(given)
         from_ms = source.start_ms if given.from_ms is None else given.from_ms
@@ -78,9 +80,7 @@ def main(
         source.skip(given.from_ms)
     # Without a clock of its own event time must be the wall clock's, or the gateway refuses it as future or ancient.
     anchor = None if with_clock else (time.time_ns() // 1_000_000, time.monotonic())
-    address = MqttAddress(
-        host=given.host, port=given.port, username=given.username, password=password, tls_ca=given.tls_ca_file
-    )
+    address = MqttAddress(host=given.host, port=given.port, username=given.username, password=password, tls=tls)
     publisher = Publisher(
         source, address, ledger, Pace(given.speed, anchor), with_clock=with_clock, until_ms=given.until_ms,
         disturbance=Disturbance(rates, given.seed) if rates else None,
@@ -130,6 +130,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     broker.add_argument("--username", default="", help="user name, if the broker wants one")
     broker.add_argument("--password-file", type=Path, help="file that holds the password")
     broker.add_argument("--tls-ca-file", type=Path, help="CA certificate; use TLS")
+    broker.add_argument("--tls-cert-file", type=Path, help="certificate that is shown to a broker which asks for one")
+    broker.add_argument("--tls-key-file", type=Path, help="the key of that certificate")
     when = common.add_argument_group("time")
     when.add_argument("--speed", type=_speed, default=1.0, help="times real time; 0 or max: at once; default: 1")
     when.add_argument("--from-ms", type=int, help="publish nothing up to and including this event time")

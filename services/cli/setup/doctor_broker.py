@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from edge.mqtt.listen_port import why_not
+from edge.tls_files import tls_files
 from services.cli.setup.check import Check, CheckState
 from services.config import MqttSettings, Settings, UplinkSettings
 
@@ -98,7 +99,7 @@ def login_at(host: str, port: int, login: MqttSettings | UplinkSettings, *, v5: 
     from edge.mqtt.connection import MqttAddress
 
     password = password_of(login)
-    address = MqttAddress(host=host, port=port, username=login.username, password=password, tls_ca=login.tls_ca_file)
+    address = MqttAddress(host=host, port=port, username=login.username, password=password, tls=tls_files(login))
     return _answer(address, v5=v5)
 
 

@@ -8,6 +8,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
+from edge.tls_files import tls_files
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor_broker import TIMEOUT_S, login_at, password_of
 from services.config import Settings
@@ -35,11 +36,11 @@ def check_uplink(settings: Settings) -> Check | None:
     from edge.log.open_log import is_kafka
 
     if is_kafka(uplink.to):
-        login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls_ca": uplink.tls_ca_file}
+        login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls": tls_files(uplink)}
         topic = uplink.to.rpartition("/")[2]
         return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": password_of(uplink)}, "uplink.")
     try:
-        address = mqtt_address(uplink.to, tls_ca=uplink.tls_ca_file)
+        address = mqtt_address(uplink.to, tls=tls_files(uplink))
         answer = login_at(address.host, address.port, uplink, v5=True)
     except (OSError, ValueError) as error:
         return Check("uplink", CheckState.FAIL, f"{uplink.to}: {error}", advice)

@@ -24,6 +24,7 @@ from edge.wire.samples import decode_samples
 from edge.wire.topic import sample_topic
 from services.cli.setup.settings_view import list_settings
 from services.config import Settings
+from tests.certificates import make_certificate
 from tests.gateways import GATEWAY, gateway_environment
 from tests.patience import patience_s, until
 from tests.running import running_gateway
@@ -283,17 +284,24 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None
     SqliteLog(tmp_path / "log.sqlite", 2).close()
     no, text = tmp_path / "no", tmp_path / "text"
     text.write_text("no certificate")
+    certificate, _ = make_certificate(tmp_path)
+    tls = {"tls_ca_file": certificate, "tls_cert_file": certificate}
     for settings, said in (
         ({}, "created with 2 partitions"),
         ({"log": {"partitions": 2}, "mqtt": {"password_file": no}}, "mqtt.password_file cannot be read"),
         ({"log": {"partitions": 2}, "mqtt": {"tls_ca_file": no}}, "mqtt.tls_ca_file cannot be read"),
         ({"log": {"partitions": 2}, "mqtt": {"tls_ca_file": text}}, "mqtt.tls_ca_file cannot be read"),
+        ({"log": {"partitions": 2}, "mqtt": {**tls, "tls_key_file": no}}, "mqtt.tls_cert_file cannot be read"),
+        ({"log": {"partitions": 2}, "mqtt": {**tls, "tls_key_file": text}}, "with its own key, not encrypted"),
         ({"log": {"partitions": 2}, "uplink": {"to": "mqtt://a", "password_file": no}}, "uplink.password_file cannot"),
         ({"gateway": {"decoders": ["sparkplug"]}}, "'sparkplug', which no installed package offers"),
     ):
         assert said in _refusal(environment=gateway_environment(data_dir=tmp_path, **settings))
     wrong = {**gateway_environment(data_dir=tmp_path), "HOTHOUSE_MQTT__PORT": "0"}
     assert "mqtt.port is '0': should be greater than or equal to 1" in _refusal(environment=wrong)
+    alone = {f"HOTHOUSE_MQTT__{name.upper()}": str(path) for name, path in tls.items()}
+    said = _refusal(environment={**gateway_environment(data_dir=tmp_path), **alone})
+    assert "mqtt tls_cert_file and tls_key_file belong together" in said
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,9 @@ def test_a_device_that_begins_again_under_its_old_boot_is_told() -> None:
     """
     builder = _builder()
     in_order = [(8, 8), (9, 9), (7, 7), (10, 10), (11, 2), (9, 9), (12, 12)]
-    assert [r.kind for r in builder.take([_message(_sample(seq=s, ts_ms=NOW + ms)) for s, ms in in_order])] == ["samples"]
+    assert [r.kind for r in builder.take([_message(_sample(seq=s, ts_ms=NOW + ms)) for s, ms in in_order])] == [
+        "samples"
+    ]
     (_, told) = builder.take([_message(_sample(seq=seq, ts_ms=NOW + 20 + seq)) for seq in (1, 2, 3)])
     assert "seq 3 comes after seq 12, with a later ts" in _refusals(told)[0].detail
 

@@ -16,6 +16,7 @@ from edge.gateway.uplink.open_uplink import mqtt_address, open_target
 from edge.log import LogClosedError, LogError, LogFullError, LogReplacedError, NewRecord, Origin, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
+from edge.tls_files import TlsFiles
 from tests.patience import patience_s, until
 
 PARTITION = partition_of("demo", 4)
@@ -344,7 +345,7 @@ def to_format_1(path: Path) -> None:
 
 def test_an_address_is_kafka_or_mqtt() -> None:
     """Anything else is refused in a sentence, a password in it above all; TLS changes the default port."""
-    assert (mqtt_address("mqtt://a").port, mqtt_address("mqtt://a", tls_ca=Path("c")).port) == (1883, 8883)
+    assert (mqtt_address("mqtt://a").port, mqtt_address("mqtt://a", tls=TlsFiles(Path("c"))).port) == (1883, 8883)
     for wrong in ("a:1", "http://a", "mqtt://u:p@a", "mqtt://a/topic", "mqtt://", "mqtt://a:x"):
         with pytest.raises(ValueError, match=r"mqtt://host|port|Port"):
             open_target(wrong, "id")

@@ -24,6 +24,7 @@ from edge.log.kafka import times as kafka_times
 from edge.log.kafka.address import KafkaAddress, kafka_address
 from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.kafka.record import FOREIGN_RECORD
+from edge.tls_files import TlsFiles
 from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
 from services.ingest.windows.seen_origins import SeenOrigins
@@ -91,9 +92,9 @@ def test_an_address_names_servers_and_topic() -> None:
     ("given", "protocol"),
     [
         ({}, "PLAINTEXT"),
-        ({"tls_ca": Path("ca.pem")}, "SSL"),
+        ({"tls": TlsFiles(Path("ca.pem"))}, "SSL"),
         ({"username": "u", "password": "p"}, "SASL_PLAINTEXT"),
-        ({"username": "u", "password": "p", "tls_ca": Path("ca.pem")}, "SASL_SSL"),
+        ({"username": "u", "password": "p", "tls": TlsFiles(Path("ca.pem"))}, "SASL_SSL"),
     ],
 )
 def test_login_and_encryption_reach_every_client(given: dict[str, Any], protocol: str) -> None:
@@ -102,7 +103,8 @@ def test_login_and_encryption_reach_every_client(given: dict[str, Any], protocol
     options = address.options()
     assert options["security_protocol"] == protocol
     assert options.get("sasl_plain_password") == given.get("password")
-    assert options.get("ssl_cafile") == (str(given["tls_ca"]) if "tls_ca" in given else None)
+    assert options.get("ssl_cafile") == (str(given["tls"].ca) if "tls" in given else None)
+    assert "ssl_certfile" not in options
     assert "p'" not in repr(address)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from edge.log import LogError, NewRecord
 from edge.log.kafka.address import KafkaAddress, Mechanism
 from edge.log.kafka.kafka_log import KafkaLog
+from edge.tls_files import TlsFiles
 from services.runtime.ports import free_port
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
@@ -25,20 +27,20 @@ MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-512")
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, KafkaAddress]]:
-    """A Kafka of our own with a second listener: TLS under a CA made here, SASL by PLAIN or SCRAM."""
+    """A Kafka of our own with two more listeners by TLS under a CA made here: SASL by PLAIN or SCRAM; a certificate."""
     folder = tmp_path_factory.mktemp("kafka")
     _make_certificates(folder)
     kafka = Servers(folder / "servers", "kafka")
     try:
-        port = free_port()  # it is free until Kafka starts again
+        port, mutual = free_port(), free_port()  # they are free until Kafka starts again
         _add_scram_user(kafka.kafka)
         kafka.kill("kafka")
         properties = folder / "servers" / "kafka.properties"
-        properties.write_text(_with_listener(properties.read_text(), port, folder))
+        properties.write_text(_with_listeners(properties.read_text(), port, mutual, folder))
         kafka.start("kafka")
         yield kafka, KafkaAddress(
             servers=(f"127.0.0.1:{port}",), topic="secure", username=USER, password=PASSWORD, mechanism="PLAIN",
-            tls_ca=folder / "ca.pem", timeout_s=8.0,
+            tls=TlsFiles(folder / "ca.pem"), timeout_s=8.0,
         )  # fmt: skip
     finally:
         kafka.clean()
@@ -69,11 +71,30 @@ def test_a_wrong_password_is_told(secure: KafkaAddress, mechanism: Mechanism) ->
     assert "wrong-password" not in str(error.value)
 
 
+def test_a_certificate_is_a_login(kafka: tuple[Servers, KafkaAddress]) -> None:
+    """A server that wants one from its clients lets us in with it, and not without."""
+    address = kafka[1]
+    assert address.tls is not None
+    folder = address.tls.ca.parent
+    port = re.findall(r"MUTUAL://127\.0\.0\.1:([0-9]+)", (folder / "servers" / "kafka.properties").read_text())[0]
+    shown = replace(address.tls, cert=folder / "server.crt", key=folder / "server.key")
+    mutual = replace(
+        address, servers=(f"127.0.0.1:{port}",), topic="mutual", username="", password="", tls=shown,
+        timeout_s=budget_s(60),
+    )  # fmt: skip
+    log = KafkaLog(mutual, 1)
+    log.append([NewRecord("north", "samples", 1000, b"payload")])
+    assert [record.payload for record in log.read(0, 0, 10)] == [b"payload"]
+    log.close()
+    with pytest.raises(LogError):
+        KafkaLog(replace(mutual, tls=address.tls, timeout_s=8.0), 1)
+
+
 def test_a_server_of_another_ca_is_refused(secure: KafkaAddress, tmp_path: Path) -> None:
     """A certificate that our CA has not signed ends the connection before the login."""
     _make_certificates(tmp_path)
     with pytest.raises(LogError):
-        KafkaLog(replace(secure, tls_ca=tmp_path / "ca.pem"), 1)
+        KafkaLog(replace(secure, tls=TlsFiles(tmp_path / "ca.pem")), 1)
 
 
 def test_a_renewed_ca_is_used_at_the_next_connection(kafka: tuple[Servers, KafkaAddress]) -> None:
@@ -81,11 +102,11 @@ def test_a_renewed_ca_is_used_at_the_next_connection(kafka: tuple[Servers, Kafka
     on, without a restart of ours.
     """
     server, address = kafka
-    assert address.tls_ca is not None
+    assert address.tls is not None
     log = KafkaLog(replace(address, topic="renewed", timeout_s=budget_s(60)), 1)
     log.append([NewRecord("north", "samples", 1000, b"before")])
     server.kill("kafka")
-    _make_certificates(address.tls_ca.parent)
+    _make_certificates(address.tls.ca.parent)
     server.start("kafka")
     log.append([NewRecord("north", "samples", 2000, b"after")])
     assert [record.payload for record in log.read(0, 0, 10)] == [b"before", b"after"]
@@ -117,19 +138,24 @@ def _add_scram_user(server: str) -> None:
     admin.close()
 
 
-def _with_listener(properties: str, port: int, folder: Path) -> str:
+def _with_listeners(properties: str, port: int, mutual: int, folder: Path) -> str:
     lines = []
     for line in properties.splitlines():
         if line.startswith(("listeners=", "advertised.listeners=")):
-            line += f",SECURE://127.0.0.1:{port}"
+            line += f",SECURE://127.0.0.1:{port},MUTUAL://127.0.0.1:{mutual}"
         lines.append(line)
     login = "org.apache.kafka.common.security"
     return "\n".join([
         *lines,
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,MUTUAL:SSL",
         "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
         f"listener.name.secure.ssl.keystore.location={folder / 'server.pem'}",
         "listener.name.secure.ssl.keystore.type=PEM",
+        f"listener.name.mutual.ssl.keystore.location={folder / 'server.pem'}",
+        "listener.name.mutual.ssl.keystore.type=PEM",
+        f"listener.name.mutual.ssl.truststore.location={folder / 'ca.pem'}",
+        "listener.name.mutual.ssl.truststore.type=PEM",
+        "listener.name.mutual.ssl.client.auth=required",
         f"listener.name.secure.plain.sasl.jaas.config={login}.plain.PlainLoginModule required"
         f' user_{USER}="{PASSWORD}";',
         f"listener.name.secure.scram-sha-512.sasl.jaas.config={login}.scram.ScramLoginModule required;",

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.mqtt.connection import MqttAddress, check_ca
+from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
+from edge.tls_files import TlsFiles
 from tests.certificates import make_certificate
 
 CLOSED = MqttAddress(host="127.0.0.1", port=1)
@@ -60,7 +61,7 @@ def test_a_file_that_is_no_certificate_is_told(tmp_path: Path) -> None:
     """A wrong CA file is a mistake of the settings, which is named."""
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(PublishError, match=r"cannot be asked by TLS: .*ca\.pem"):
-        publish_once(replace(CLOSED, tls_ca=tmp_path / "ca.pem"), "test", "t", b"")
+        publish_once(replace(CLOSED, tls=TlsFiles(tmp_path / "ca.pem")), "test", "t", b"")
     with pytest.raises(OSError, match=r"ca\.pem holds no CA certificate in PEM"):
-        check_ca(tmp_path / "ca.pem")
-    check_ca(make_certificate(tmp_path)[0])
+        TlsFiles(tmp_path / "ca.pem").check()
+    TlsFiles(make_certificate(tmp_path)[0]).check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscription import Subscription
+from edge.tls_files import TlsFiles
 
 
 class Client:
@@ -37,10 +39,10 @@ class Client:
         self.left += topics
 
 
-def link(*topics: list[str], tls_ca: Path | None = None) -> Subscription:
+def link(*topics: list[str], tls: TlsFiles | None = None) -> Subscription:
     """One that has nothing to say of itself."""
     return Subscription(
-        MqttAddress(port=1, tls_ca=tls_ca), "test", topics, lambda *_: None, receive_maximum=1, session_expiry_s=1
+        MqttAddress(port=1, tls=tls), "test", topics, lambda *_: None, receive_maximum=1, session_expiry_s=1
     )
 
 
@@ -145,10 +147,21 @@ def test_who_takes_the_session_over_is_told_at_once() -> None:
     assert "was lost: Session taken over; is there another gateway with the client id test" in of.last_error
 
 
-@pytest.mark.parametrize(("tls_ca", "said"), [(None, "does it want TLS"), (Path("ca.pem"), "a client certificate")])
-def test_a_connection_that_ends_without_an_answer_names_what_may_be_missing(tls_ca: Path | None, said: str) -> None:
+FILES = TlsFiles(Path("ca.pem"))
+SHOWN = replace(FILES, cert=Path("cert.pem"), key=Path("key.pem"))
+
+
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        (None, "does it want TLS (mqtt.tls_ca_file)?"),
+        (FILES, "does it want a client certificate (mqtt.tls_cert_file)?"),
+        (SHOWN, "does it want another client certificate (mqtt.tls_cert_file)?"),
+    ],
+)
+def test_a_connection_that_ends_without_an_answer_names_what_may_be_missing(tls: TlsFiles | None, said: str) -> None:
     """A broker that speaks TLS only ends it without a word, and so does one that wants a certificate."""
-    of = link(["hothouse/#"], tls_ca=tls_ca)
+    of = link(["hothouse/#"], tls=tls)
     lose(of, Client())
     assert "ended the connection before it answered; " in of.last_error
     assert said in of.last_error

@@ -9,6 +9,7 @@ import pytest
 
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.publish import PublishError
+from edge.tls_files import TlsFiles
 from services.app.broker_in_use import BrokerInUse
 from services.config import load_settings
 from services.errors import ConfigError, HothouseError
@@ -20,7 +21,8 @@ def test_what_is_written_down_leads_other_commands_there(tmp_path: Path) -> None
     (tmp_path / "secret").write_text("hush\n")
     (tmp_path / "session").write_text("whisper\n")
     named = {"host": "10.0.0.5", "port": 8883, "username": "system", "password_file": tmp_path / "secret"}
-    tls = {"tls_ca_file": tmp_path / "ca.pem", "session_secret_file": tmp_path / "session"}
+    tls = {f"tls_{name}_file": tmp_path / f"{name}.pem" for name in ("ca", "cert", "key")}
+    tls |= {"session_secret_file": tmp_path / "session"}
     broker = BrokerInUse.named(load_settings(data_dir=tmp_path, mqtt={**named, **tls, "version": "3.1.1"}))
     (tmp_path / "run.json").write_text(json.dumps({"mqtt": broker.written()}))
     there = broker_address(load_settings(data_dir=tmp_path))
@@ -28,7 +30,7 @@ def test_what_is_written_down_leads_other_commands_there(tmp_path: Path) -> None
     assert (here.host, here.port, here.username, here.password) == ("10.0.0.5", 8883, "system", "hush")
     assert (there.host, there.port, there.username, there.password) == ("10.0.0.5", 8883, "system", "hush")
     assert here.session_secret == there.session_secret == "whisper"
-    assert here.tls_ca == there.tls_ca == tmp_path / "ca.pem"
+    assert here.tls == there.tls == TlsFiles(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
     assert not here.v5
 
 
