@@ -11,7 +11,7 @@ import typer
 from services.cli.base import console, errors, options_of, print_json
 from services.cli.running.change_words import change_of, what_if_view
 from services.cli.running.client import Client, NoAnswerError, connect
-from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
+from services.cli.running.tables import figures_table, forecast_view, model_view, parts_table, zones_view
 from services.errors import ConfigError, HothouseError
 from services.observe.timeline import event_line
 
@@ -124,9 +124,15 @@ def _of_all(client: Client, of_site: dict[str, str]) -> tuple[list[Any], list[st
     return answers, problems
 
 
-def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
+def status(
+    ctx: typer.Context,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Show all figures of the parts.")] = False,
+) -> None:
     """Say whether the system is ready, which model serves, when the next training can begin and why then, what the
-    parts count, and what went wrong last.
+    parts have done, and what went wrong last.
     """
     client = _client(ctx, url, key_file)
     answer: StatusAnswer = client.get("/status")
@@ -144,7 +150,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     for name, whose in (("retrainer", ""), ("retrainer-trees", " of trees"), ("retrainer-tuned", ", fine-tuned,")):
         if words := cast("LearningFigures", components.get(name, {})).get("next_training"):
             console.print(f"next training{whose} {words}", markup=False, highlight=False, soft_wrap=True)
-    console.print(component_table(components))
+    console.print(figures_table(components) if figures else parts_table(components))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)
 

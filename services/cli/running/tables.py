@@ -13,12 +13,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from services.cli.running.part_words import part_words
 from services.observe.duration import in_words
 
 if TYPE_CHECKING:
     from services.messages import ForecastPoint, ModelRow, ZoneForecast, ZoneMixture  # with NumPy
 
-__all__ = ["component_table", "forecast_view", "model_view", "zones_view"]
+__all__ = ["figures_table", "forecast_view", "model_view", "parts_table", "zones_view"]
 
 UNITS = {"air_temp_c": "air °C", "rh_pct": "humidity %", "co2_ppm": "CO₂ ppm", "vpd_kpa": "VPD kPa"}
 DECIMALS = {"rh_pct": 0, "co2_ppm": 0, "vpd_kpa": 2}
@@ -119,7 +120,17 @@ def _shares(weights: Mapping[str, Mapping[str, float]], minutes: int) -> str:
     return ", ".join(f"{expert} {share:.0%}" for share, expert in known if share >= LEAST_SHARE) or "-"
 
 
-def component_table(components: Mapping[str, Mapping[str, object]]) -> Table:
+def parts_table(components: Mapping[str, Mapping[str, object]]) -> Table:
+    """What each part has done, in words."""
+    table = Table(title="Parts", title_justify="left", show_header=False)
+    table.add_column("part", style="bold")
+    table.add_column("words", overflow="fold")
+    for name, figures in sorted(components.items()):
+        table.add_row(name, escape(part_words(name, figures)))
+    return table
+
+
+def figures_table(components: Mapping[str, Mapping[str, object]]) -> Table:
     """What each part counts: its whole numbers and short texts; tables of numbers as ``name.key``."""
     table = Table(title="Parts", title_justify="left", show_header=False)
     table.add_column("part", style="bold")

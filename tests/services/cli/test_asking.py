@@ -134,11 +134,14 @@ def test_timeline_tells_what_led_to_what(running: FakeHothouse) -> None:
 
 
 def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
-    """`status` shows readiness, the serving model, the next training, the parts' counts and their last errors."""
+    """`status` shows readiness, the serving model, the next training, what the parts have done and their last errors;
+    all figures where they are asked for.
+    """
     result = hothouse("status")
     assert result.exit_code == 0, result.output
-    for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
+    for part in ("ready; 1 of 1 zones; model v3", "7 samples taken, 2 refused (malformed 2)", "retrainer: no history"):
         assert part in result.output
+    assert "accepted 7, rejected.malformed 2" in hothouse("status", "--figures").output
     assert "next training in 3 h: after the verdict on v2" in result.output.splitlines()
     assert "next training of trees with 5 days of new rows" in result.output.splitlines()
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from services.cli.running.tables import component_table, forecast_view, model_view
+from services.cli.running.part_words import part_words
+from services.cli.running.tables import figures_table, forecast_view, model_view
 from services.demo.outlook_line import NextDay
 from services.demo.summary import checks, print_summary
 from services.demo.terminal_view import DemoProgress, headless_line, live_view, outlook_lines
@@ -93,7 +94,7 @@ def test_a_model_whose_files_were_pruned_says_so() -> None:
 
 def test_parts_fit() -> None:
     """Long figures go on in the next line."""
-    text = shown(component_table({"shard-0": {f"figure_{i}": 10**9 for i in range(20)}, "gateway": {"host": "x" * 90}}))
+    text = shown(figures_table({"shard-0": {f"figure_{i}": 10**9 for i in range(20)}, "gateway": {"host": "x" * 90}}))
     assert "".join(text.split()).count("figure_") == 20
 
 
@@ -154,3 +155,34 @@ def test_the_demo_says_the_same_of_tonight_in_both_views() -> None:
 def test_swaps_are_only_claimed_where_they_can_be_expected(changes: dict[str, Any], judged: set[str]) -> None:
     """A short or interrupted run, one without retraining and one with a strict gate are no failures."""
     assert {claim for claim, _, _ in checks({**summary(), **changes}) if "twice" in claim} == judged
+
+
+def test_a_part_is_told_in_words() -> None:
+    """What is 0 is left out; what is wrong stands there. A part of another release says what it counts."""
+    gateway = {"connected": False, "messages": 1200, "samples": 1100, "refused": 3, "buffered_records": 7}
+    gateway |= {"oldest_unsent_s": 90.0, "bytes_free": 3 << 30, "restarts": 1}
+    assert part_words("gateway", gateway) == (
+        "not connected; 1,200 messages with 1,100 samples, 3 refused; 7 records wait for the uplink, the oldest for "
+        "1.5 min; 3.0 GiB left for the log; 1 restart"
+    )
+    shard = {"accepted": 5, "late": 1, "zone_rows": 2, "watermark_ms": {"a": 1_646_092_800_000, "b": 0}, "forecasts": 1}
+    shard |= {
+        "alerts": {"firing": 1, "pending": 4},
+        "behind": True,
+        "backlog": 12,
+        "series": {"queued": 0, "dropped": 9},
+    }
+    assert part_words("shard-1", shard) == (
+        "5 samples taken, 1 late; 2 rows of zones, to 2022-03-01 00:00 UTC; 1 forecast; 1 alert fires; it reads on, 12 "
+        "records wait; 9 points lost"
+    )
+    run = {"version": "v2", "result": "refused", "ended_ms": 1_646_092_800_000}
+    assert part_words(
+        "retrainer", {"serving": "v1", "training": True, "last_run": run, "retrains": 1, "refused": 1}
+    ) == ("serves v1; trains now; last training ended 2022-03-01 00:00 UTC: v2 refused; 1 training, 1 refused")
+    assert part_words("retrainer-trees", {"serving": "online", "last_run": None}) == "serves online; no training yet"
+    runtime = {"kind": "haproxy", "alerts_told": {"mqtt": 2, "webhook": 1}, "alerts_lost": {"webhook": 0}}
+    assert part_words("runtime", runtime) == (
+        "requests come through haproxy; 3 messages told of alerts (mqtt 2, webhook 1)"
+    )
+    assert part_words("adviser", {"asked": 2, "failed": 0, "by": {"page": 2}}) == "asked 2; by.page 2"
