@@ -35,8 +35,11 @@ def draw(
     timezone: str, zone: str | None = None, target: str | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """See :meth:`models.frames.FrameForecaster.plot`; raises ``ValueError`` where it is not clear what to draw."""
-    is_forecast = isinstance(forecast, pd.DataFrame) and set(QUANTILE_COLUMNS) <= set(forecast.columns)
-    if not is_forecast or list(forecast.index.names) != ["zone", "target", "time"]:
+    if (
+        not (isinstance(forecast, pd.DataFrame) and isinstance(forecast.index, pd.MultiIndex))
+        or not set(QUANTILE_COLUMNS) <= set(forecast.columns)
+        or list(forecast.index.names) != ["zone", "target", "time"]
+    ):
         raise ValueError(
             "this is no forecast: give the frame that predict() returned, and say what to draw with zone= and target="
         )
