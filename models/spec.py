@@ -2,7 +2,8 @@
 
 Letters of shapes in docstrings: ``N`` examples (zone and origin), ``Z`` zones, ``L`` look-back steps, ``C`` channels,
 ``K`` known-future features, ``H`` horizons, ``M`` targets, ``Q`` quantiles (always p10, p50, p90). In ``[Z, H, M, K]``
-the ``K`` are experts; ``T`` are tokens of a window, or times of a path.
+the ``K`` are experts; ``T`` are tokens of a window, or times of a path; ``S`` are scenarios, and ``G`` the times of
+``GRID_MIN`` at which a what-if is followed. Values are in their metric's unit unless a docstring names another.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class EffectNetwork:
             raise ValueError("this network of effects is of another release: its shapes do not fit")
 
     def standard(self, state: F32) -> F32:
-        """The state in spreads from its mean, 0 where unknown."""
+        """The state ``[..., STATE]`` in spreads (standard deviations) from its mean, 0 where unknown."""
         off = (state - self.arrays["state_mean"]) / self.arrays["state_spread"]
         return np.asarray(np.nan_to_num(np.clip(off, -STATE_MOST, STATE_MOST)), np.float32)
 

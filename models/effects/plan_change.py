@@ -82,8 +82,8 @@ class PlanChange:
         return np.asarray(np.clip(held / STEP_MIN, 0.0, 1.0), np.float32)
 
     def moved(self, usual: F32) -> F32:
-        """By how much it moves the metric where it holds, from its ``usual`` values; NaN where these are needed and
-        unknown.
+        """By how much it moves the metric where it holds, from its ``usual [G]`` values, ``[G]`` in the metric's unit;
+        NaN where these are needed and unknown.
         """
         if self.how == "add":
             return np.full(usual.shape, self.value, np.float32)

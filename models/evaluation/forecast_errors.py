@@ -42,7 +42,9 @@ class Errors:
 
 
 def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:
-    """Measure ``predict`` and the baselines on ``origins``, by truths known until then (:meth:`WindowSet.truth`)."""
+    """Measure ``predict`` and the baselines on ``origins [N]`` of ``windows``, by truths known until ``known_until_ms``
+    (:meth:`WindowSet.truth`).
+    """
     truth = windows.truth(origins, known_until_ms)
     inputs = windows.inputs(origins)
     quantiles = predict(inputs)

@@ -19,6 +19,9 @@ I64 = npt.NDArray[np.int64]
 
 BLOCK_DAYS, DRAWS, LEVEL = 3, 1000, 0.95
 
+LEAST_BLOCKS = 2
+"""Of fewer whole blocks no interval is known: each draw would be the same days again, and the interval a point."""
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalScore:
@@ -55,7 +58,9 @@ def interval_score(low: F64, high: F64, truth: F64) -> IntervalScore:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """1 - Brier score / the rival's, with its interval: above 0 is better than the rival."""
+    """1 - Brier score / the rival's, with its interval: above 0 is better than the rival. ``low`` and ``high`` are NaN
+    where days are too few to tell.
+    """
 
     skill: float
     low: float
@@ -71,15 +76,20 @@ def brier_skill(
     >>> found = brier_skill(0.2 + 0.6 * came, came, np.full(40, 0.5), day)
     >>> round(found.skill, 2), found.low > 0
     (0.84, True)
+    >>> brier_skill(0.2 + 0.6 * came[:5], came[:5], np.full(5, 0.5), day[:5]).low
+    nan
     """
     days, at = np.unique(day, return_inverse=True)
     ours, theirs = (np.bincount(at, (said - came) ** 2) for said in (chance, rival))
     if not theirs.sum():
         return Skill(float("nan"), float("nan"), float("nan"))
+    all_days = float(1 - ours.sum() / theirs.sum())
+    if len(days) < LEAST_BLOCKS * block_days:
+        return Skill(all_days, float("nan"), float("nan"))
     drawn = _drawn_days(len(days), block_days, draws, seed)
     found = 1 - ours[drawn].sum(axis=1) / np.maximum(theirs[drawn].sum(axis=1), 1e-12)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Skill(float(1 - ours.sum() / theirs.sum()), float(low), float(high))
+    return Skill(all_days, float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class Reliability:
     """Chances in a few groups: how many, their mean, and the share that came; ``off`` is their mean distance.
 
     ``low`` and ``high`` are the interval of the share that came: what a group of few days cannot tell from what was
-    said lies between them. ``days`` are those on which a group has a case.
+    said lies between them; NaN where days are too few to tell. ``days`` are those on which a group has a case.
     """
 
     cases: tuple[int, ...]
@@ -125,6 +135,8 @@ def reliability(
         hits, all_cases = (np.bincount(at[mine], weight, len(days)) for weight in (came[mine], np.ones(mine.sum())))
         count = all_cases[drawn].sum(axis=1)
         share = hits[drawn].sum(axis=1)[count > 0] / count[count > 0]
+        if len(days) < LEAST_BLOCKS * block_days:
+            share = share[:0]
         for ends, level in ((low, (1 - LEVEL) / 2), (high, (1 + LEVEL) / 2)):
             ends.append(float(np.quantile(share, level)) if len(share) else float("nan"))
     return Reliability(

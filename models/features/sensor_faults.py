@@ -114,7 +114,7 @@ class SensorFaults:
         self.channels = tuple(name for name in LEAST if name in channels)
         self._columns = [channels.index(name) for name in self.channels]
         self._least = np.array([LEAST[name] for name in self.channels], dtype=np.float32)
-        self._site_wide = np.array([is_weather(name) for name in self.channels])
+        self._site_wide = np.array([is_weather(name) for name in self.channels], dtype=bool)
         self._top = np.array([SATURATED_PCT if "rh" in name else np.inf for name in self.channels], dtype=np.float32)
 
         def steps(ms: int) -> int:

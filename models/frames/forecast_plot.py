@@ -35,8 +35,16 @@ def draw(
     timezone: str, zone: str | None = None, target: str | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """See :meth:`models.frames.FrameForecaster.plot`; raises ``ValueError`` where it is not clear what to draw."""
-    if not isinstance(forecast.index, pd.MultiIndex) or not set(QUANTILE_COLUMNS) <= set(forecast.columns):
-        raise ValueError("this is no forecast: give the frame that predict() returned")
+    if (
+        not (isinstance(forecast, pd.DataFrame) and isinstance(forecast.index, pd.MultiIndex))
+        or not set(QUANTILE_COLUMNS) <= set(forecast.columns)
+        or list(forecast.index.names) != ["zone", "target", "time"]
+    ):
+        raise ValueError(
+            "this is no forecast: give the frame that predict() returned, and say what to draw with zone= and target="
+        )
+    if forecast.empty:
+        raise ValueError("the forecast has no row: no target was measured within the past day")
     zone, target = _chosen(forecast, "zone", zone), _chosen(forecast, "target", target)
     if (zone, target) not in forecast.index.droplevel("time"):
         raise ValueError(f"the forecast has no {target} of {zone}: choose another zone or target")

@@ -49,11 +49,12 @@ def read_learner(path: Path, metrics: Mapping[str, MetricMeaning]) -> tuple[Fram
         with safe_open(path, "np") as file:
             told = json.loads(file.metadata()["hothouse"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        written_as = told["format"]
     except FileNotFoundError as error:
         raise ValueError(f"there is no file {path}: save a forecaster there first") from error
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ValueError(f"{path} is no saved forecaster, or it is damaged: {error}") from error
-    if told.get("format") != FORMAT:
+    if written_as != FORMAT:
         raise ValueError(f"{path} was saved by another version of Hothouse: fit again")
     said: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in told["spec"].items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from numbers import Real
 
@@ -44,6 +44,10 @@ def checked_options(
     step: Duration | None, targets: Sequence[str] | None, horizons: Sequence[Duration] | None,
 ) -> FrameOptions:  # fmt: skip
     """What people write, as numbers; raises ``ValueError`` in one sentence."""
+    if not (metrics and isinstance(metrics, Mapping) and all(isinstance(m, MetricMeaning) for m in metrics.values())):
+        raise ValueError(
+            "metrics are a vocabulary, {name: Metric}: give VOCABULARY of edge.wire.vocabulary, or one made like it"
+        )
     try:
         zoneinfo.ZoneInfo(timezone)
     except (KeyError, ValueError, TypeError, OSError) as error:  # OSError for the name of a folder
@@ -54,15 +58,16 @@ def checked_options(
     step_min = None if step is None else _minutes("step", step)
     if step_min is not None and step_min not in STEPS_MIN:
         raise ValueError(f"step {step!s} is not possible: give 5min, 10min, 15min or 30min")
-    if targets is not None:
-        targets = _checked_targets(targets, metrics)
     asked = None
     if horizons is not None:
-        if isinstance(horizons, str) or not len(horizons):
+        listed = [] if isinstance(horizons, str) or not isinstance(horizons, Iterable) else list(horizons)
+        if not listed:
             raise ValueError("horizons are a list of durations: give one or more, as in horizons=['1h', '24h']")
-        asked = tuple(sorted({_minutes("horizon", each) for each in horizons}))
+        asked = tuple(sorted({_minutes("horizon", each) for each in listed}))
     place = Place(timezone, latitude=float(latitude), longitude=float(longitude))
-    options = FrameOptions(dict(metrics), place, step_min, None if targets is None else tuple(targets), asked)
+    options = FrameOptions(
+        dict(metrics), place, step_min, None if targets is None else _checked_targets(targets, metrics), asked
+    )
     if step_min is not None:
         _horizons_min(options, step_min)
     return options
@@ -121,9 +126,12 @@ def _check_size(target: str, metrics: Mapping[str, MetricMeaning], samples: Mapp
 
 
 def _checked_targets(targets: Sequence[str], metrics: Mapping[str, MetricMeaning]) -> tuple[str, ...]:
-    if isinstance(targets, str) or not len(targets) or len(set(targets)) < len(targets):
+    # A set has another order in each process, and forecasts are the same bit for bit.
+    is_list = isinstance(targets, Iterable) and not isinstance(targets, str | Set | Mapping)
+    listed = list(targets) if is_list else []
+    if not listed or len(set(listed)) < len(listed):
         raise ValueError("targets are a list of metrics: give one or more, each once, as in targets=['air_temp_c']")
-    for target in targets:
+    for target in listed:
         unknown = [name for name in _needs(target) if name not in metrics]
         if unknown:
             near = difflib.get_close_matches(str(target), list(metrics), 1)
@@ -131,7 +139,7 @@ def _checked_targets(targets: Sequence[str], metrics: Mapping[str, MetricMeaning
             raise ValueError(f"the target {target!r} is no metric of the vocabulary{like}: give one of its names")
         if target in metrics and metrics[target].kind == "angle":
             raise ValueError(f"the target {target!r} is a direction, which cannot be forecast: take it from targets")
-    return tuple(targets)
+    return tuple(listed)
 
 
 def _needs(target: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,7 @@ _SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
 _TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
 
 
+@runtime_checkable
 class MetricMeaning(Protocol):
     """What a vocabulary says of a metric: ``edge.wire.vocabulary.VOCABULARY`` is one."""
 

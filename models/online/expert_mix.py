@@ -50,7 +50,9 @@ class ExpertMix:
         return np.asarray(mixed, dtype=np.float32)
 
     def deviations(self, experts: F32, unit: F64) -> F32:
-        """Of those that are weighed from the first expert, in units of its usual error, within ``LIMIT``."""
+        """How far those that are weighed lie from the first expert, ``[Z, H, M, K - WEIGHED]``, in its usual errors
+        (``unit [H, M]``, in the targets' units), within ``LIMIT``.
+        """
         deviations = (experts[..., WEIGHED : len(EXPERTS)] - experts[..., :1]) / unit.astype(np.float32)[..., None]
         return np.asarray(np.clip(deviations, np.float32(-LIMIT), np.float32(LIMIT)))
 

@@ -23,7 +23,10 @@ I64 = npt.NDArray[np.int64]
 
 
 class Medians:
-    """Medians ``[Z, H, M]`` of zones from their experts ``[Z, H, M, K]``; see :mod:`models.online.basis`."""
+    """Medians of zones from their experts; see :mod:`models.online.basis`.
+
+    In all methods ``zones`` are ``[Z]``, ``experts [Z, H, M, K]`` and medians ``[Z, H, M]``, in the targets' units.
+    """
 
     def __init__(self, mix: ExpertMix, usual: UsualErrors, first: FirstDays, bounds: Bounds) -> None:
         self._mix, self.usual, self.first, self._bounds = mix, usual, first, bounds

@@ -6,7 +6,7 @@ Clark and others 2004, with errors of forecasts in place of observations, as in 
 Thorarinsdottir and Gneiting 2013), and for the rest draws of a stated dependence: a Gaussian copula with errors that
 fade out over time and are partly the same in all zones. In a zone's first days errors fade out slowly: what is off
 then is a level, which nobody knows yet. Only the templates' ranks count, so each time's distribution stays what the
-path says.
+path says. VPD follows from air temperature and humidity: its values are in the order of what theirs make.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from models.psychrometrics import vpd_kpa
 from models.spec import ForecastSpec
 
 __all__ = ["SCENARIOS", "SETTLED_DAYS", "days_known", "quantile_at", "scenarios", "seed_of"]
@@ -71,10 +72,13 @@ def scenarios(
     if len(template_steps):  # forecasts that end within the hour have no time at which errors are kept
         past = _at(templates[:SCENARIOS], template_steps, steps)
         rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
-    rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
-    scaled = _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank]
     low, high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
-    return np.asarray(np.clip(_value(path, scaled), low, high), dtype=np.float32)
+    drawn = np.clip(_in_order_of(rank_of, path), low, high)
+    if {"air_temp_c", "rh_pct", "vpd_kpa"} <= set(spec.targets) and "vpd_kpa" not in spec.channels:
+        air, humidity, m = (spec.targets.index(name) for name in ("air_temp_c", "rh_pct", "vpd_kpa"))
+        made = vpd_kpa(drawn[..., air], drawn[..., humidity])
+        drawn[..., m] = np.clip(_in_order_of(made, path[:, :, m]), low[m], high[m])
+    return np.asarray(drawn, dtype=np.float32)
 
 
 def quantile_at(path: F32, level: float) -> F32:
@@ -94,6 +98,12 @@ def days_known(templates: F32) -> npt.NDArray[np.float64]:
     [1.0, 0.5]
     """
     return np.asarray(np.isfinite(templates).any(axis=(2, 3)).sum(axis=0) / ROWS_A_DAY)
+
+
+def _in_order_of(rank_of: F32, path: F32) -> F32:
+    """Values of ``path [..., Q]`` at evenly spaced levels, in the order of ``rank_of [SCENARIOS, ...]``: as large."""
+    rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
+    return _value(path, _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank])
 
 
 def _scaled(level: npt.NDArray[np.float64]) -> F32:

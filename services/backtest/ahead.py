@@ -41,6 +41,8 @@ def read_plans(path: Path, sources: Sequence[str], table: Table) -> tuple[list[P
         is_csv = path.suffix == ".csv"
         # Names as they are written: 01 is no number.
         frame = pd.read_csv(path, dtype={"zone": str, "source": str}) if is_csv else pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise HothouseError(f"there is no file {path}") from error
     except (OSError, ValueError) as error:
         raise HothouseError(f"{path} cannot be read as plans: {error}", "Give Parquet or .csv.") from error
     return plans_of(frame, sources, table, str(path))
@@ -50,6 +52,8 @@ def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: s
     """The same of a frame; ``label`` names it in sentences."""
     import pandas as pd
 
+    if not isinstance(frame, pd.DataFrame):
+        raise HothouseError(f"{label} is a {type(frame).__name__}", "Give plans as a file or as a DataFrame of pandas.")
     lacks = [name for name in COLUMNS if name not in frame]
     if lacks:
         raise HothouseError(f"{label} has no column {', '.join(lacks)}", f"Plans have {', '.join(COLUMNS)}.")
@@ -153,8 +157,10 @@ def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
         times = pd.to_datetime(times.astype(np.float64) * scale_ms, unit="ms", utc=True)
     elif len(times) and isinstance(times.iloc[0], str):
         written = table.said.time_format or "ISO8601"
-        utc = pd.to_datetime(times.iloc[:1], format=written).dt.tz is not None
-    read = pd.to_datetime(times, format=written, utc=utc)
+        utc = pd.to_datetime(times.iloc[:1], format=written, errors="coerce").dt.tz is not None
+    read = pd.to_datetime(times, format=written, utc=utc, errors="coerce")
+    if read.isna().any():
+        raise ValueError(f"column {times.name!r} holds {str(times[read.isna()].iloc[0])!r}, which is no time")
     if (read.dt.tz is not None) != table.is_utc:
         raise ValueError(f"column {times.name!r} and the recording must both have a UTC offset, or neither")
     if table.is_utc:

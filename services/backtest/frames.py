@@ -88,6 +88,9 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
             raise HothouseError("the column 'zone' is empty in some rows", "Fill it in, or drop those rows.")
         named = [(str(zone), part.drop(columns="zone")) for zone, part in frames.groupby("zone")]
     else:
+        parts = frames.values() if isinstance(frames, Mapping) else [frames]
+        if wrong := [type(part).__name__ for part in parts if not isinstance(part, pd.DataFrame)]:
+            raise HothouseError(f"a {wrong[0]} is no recording", "Give a folder, or a DataFrame a zone: {zone: frame}.")
         named = [(str(zone), frame) for zone, frame in frames.items()]
     names = [zone for zone, _ in named]
     if twice := sorted({zone for zone in names if names.count(zone) > 1}):
@@ -97,6 +100,9 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
         raise ConfigError(
             f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/vocabulary.py."
         )
+    there = {str(name).strip().lower(): str(name) for _, frame in named for name in frame.columns}
+    if named and (absent := sorted(name for name in columns if name.lower() not in there)):
+        raise ConfigError(f"no frame has the column {absent[0]!r}", f"Columns are {', '.join(there.values())}.")
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}
     for zone, frame in named:
@@ -131,6 +137,11 @@ def options_of(
         raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
     if (latitude is None) != (longitude is None):
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
+    for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
+        if value is not None and not -most <= value <= most:
+            raise ConfigError(
+                f"{name} {value:g} is not within -{most} to {most}", "Give degrees, north and east positive."
+            )
     return BacktestOptions(
         every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
         network=network, until_ms=until_ms,
@@ -138,7 +149,7 @@ def options_of(
 
 
 def _duration_ms(name: str, text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*(min|h|d)", text.strip())
+    match = re.fullmatch(r"\s*(\d+)\s*(min|h|d)\s*", text) if isinstance(text, str) else None
     if match is None or int(match[1]) == 0:
         raise ConfigError(f"{name} {text!r} is not a duration", "Write it as 30min, 1h or 14d.")
     return int(match[1]) * UNITS_MS[match[2]]

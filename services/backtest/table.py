@@ -25,6 +25,9 @@ I64 = npt.NDArray[np.int64]
 STEPS_MS = (300_000, 600_000, 900_000, 1_800_000)
 """A row's length is the longest of these that the recording's interval fills."""
 
+LONGEST_GAP_MS = 366 * 86_400_000
+"""A jump in time that is longer is a date mistyped."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -80,6 +83,7 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     if start_ms < 0:  # learners number steps from 1970 on
         shown = datetime.fromtimestamp(start_ms / 1000, UTC)
         raise HothouseError(f"the recording begins on {shown:%Y-%m-%d}, before 1970", "Give its times with their year.")
+    _check_gaps(np.unique(np.concatenate([table.times_ms for table in recording.tables])))
     end_ms = max(source.last_ms for source in sources)
     length = -(-(end_ms - start_ms) // step_ms) + 1
     metrics: dict[str, str] = {}
@@ -94,6 +98,17 @@ def table_of(recording: Recording, said: Mapping) -> Table:
         spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
         is_utc=sources[0].is_utc, said=said,
     )  # fmt: skip
+
+
+def _check_gaps(times_ms: I64) -> None:
+    """Raise :class:`HothouseError` where a date is mistyped: each step up to it would be learned, for hours."""
+    far = np.flatnonzero(np.diff(times_ms) > LONGEST_GAP_MS)
+    if len(far):
+        one, other = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in times_ms[far[0] : far[0] + 2])
+        raise HothouseError(
+            f"the recording jumps from {one:%Y-%m-%d %H:%M} to {other:%Y-%m-%d %H:%M}",
+            "Mend the date, or give what is before the gap and what is after it as two recordings.",
+        )
 
 
 def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longitude: float | None) -> F32:

@@ -132,7 +132,8 @@ class HouseMemory:
         tokens = np.concatenate([hours, self._rows(zones, step, self._recent)], axis=1)
         if "vpd_kpa" in self._names:
             return tokens
-        moist = [tokens[..., self._names.index(name)] if name in self._names else np.full_like(tokens[..., 0], np.nan)
+        unknown = np.full(tokens.shape[:-1], np.nan, tokens.dtype)
+        moist = [tokens[..., self._names.index(name)] if name in self._names else unknown
                  for name in ("air_temp_c", "rh_pct")]  # fmt: skip
         return np.concatenate([tokens, vpd_kpa(*moist)[..., None]], axis=-1, dtype=np.float32)
 

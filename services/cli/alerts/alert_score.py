@@ -159,8 +159,9 @@ def _cells(score: RuleScore) -> list[str]:
         _text(score.false_a_week, 2), f"{score.near} of {score.false}", str(score.set_aside),
         _text(score.lead_h, 1, " h"), _text(score.alert_share, 2),
         f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
-        f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
-        _text(score.reliability.off, 3), f"{_text(score.worst, 2)} ({_text(score.worst_least, 2)})",
+        _text(skill.skill, 2) + (f" ({skill.low:.2f} to {skill.high:.2f})" if math.isfinite(skill.low) else ""),
+        _text(score.reliability.off, 3),
+        _text(score.worst, 2) + (f" ({score.worst_least:.2f})" if math.isfinite(score.worst_least) else ""),
     ]  # fmt: skip
 
 

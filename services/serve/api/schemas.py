@@ -20,8 +20,8 @@ from pydantic import (
 from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
-    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
-    "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
+    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "HOW_TO_WRITE", "KEYED", "LATEST_MS", "ORDERED",
+    "PREDICT_ANSWERS", "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
     "ChangeIn", "ExpertName", "RowIn", "SiteOfZone", "Submission", "WhatIf", "few_members",
 ]  # fmt: skip
 
@@ -58,6 +58,18 @@ def _checked(values: Values) -> Values:
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
+HOW_TO_WRITE = "write 22:00, 2026-03-01T22:00 (both by the site's clock), 2026-03-01T22:00Z, or Unix time in ms"
+"""A time of a change."""
+
+
+def _time_of_change(said: Any) -> Any:
+    """Refuses what is no time in one sentence: of a union each member would say what it misses."""
+    is_ms = type(said) is int and EARLIEST_MS <= said <= LATEST_MS
+    if not (said is None or is_ms or (isinstance(said, str) and 4 <= len(said) <= 40)):
+        raise ValueError(f"{str(said)[:40]!r} is no time; {HOW_TO_WRITE}")
+    return said
+
+
 Moment = Annotated[int, Field(ge=EARLIEST_MS, le=LATEST_MS)] | Annotated[str, Field(min_length=4, max_length=40)]
 
 
@@ -100,9 +112,14 @@ class ChangeIn(BaseModel):
     at_most: Annotated[FiniteFloat | None, Field(description="This, where more is planned.")] = None
     begin: Annotated[
         Moment | None,
+        BeforeValidator(_time_of_change),
         Field(alias="from", description="Unix time in ms, ISO 8601, or 22:00 by the site's clock; left out: now."),
     ] = None
-    end: Annotated[Moment | None, Field(alias="to", description="The same; left out: a day ahead.")] = None
+    end: Annotated[
+        Moment | None,
+        BeforeValidator(_time_of_change),
+        Field(alias="to", description="The same; left out: a day ahead."),
+    ] = None
 
     @property
     def wanted(self) -> tuple[Literal["add", "set", "least", "most"], float]:

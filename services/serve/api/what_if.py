@@ -17,7 +17,7 @@ from services.ingest.forecasting import zone_forecasts
 from services.messages import DECIMALS, F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import EARLIEST_MS, LATEST_MS, ChangeIn, RowIn
+from services.serve.api.schemas import EARLIEST_MS, HOW_TO_WRITE, LATEST_MS, ChangeIn, RowIn
 from services.store.rows import SiteStep
 
 __all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]
@@ -143,8 +143,7 @@ def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
     try:
         at = datetime.fromisoformat(said)
     except ValueError:
-        words = f"{where}: {said[:40]!r} is no time; write 22:00, 2026-03-01T22:00 (both by the site's clock), "
-        raise ProblemError(422, f"{words}2026-03-01T22:00Z, or Unix time in ms") from None
+        raise ProblemError(422, f"{where}: {said[:40]!r} is no time; {HOW_TO_WRITE}") from None
     shown = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     if not EARLIEST_MS <= shown <= LATEST_MS:
         raise ProblemError(422, f"{where}: {said[:40]!r} does not lie between 2000 and 2100")

@@ -83,6 +83,20 @@ def test_chances_stand_beside_the_climatology() -> None:
     assert found.worst < 0.07
 
 
+@pytest.mark.parametrize(("days", "is_known"), [(1, False), (5, False), (6, True)])
+def test_of_a_few_days_no_interval_is_known(days: int, is_known: bool) -> None:
+    """One that is a point would say that the skill is certain, which of three days nobody knows."""
+    rng = np.random.default_rng(0)
+    chance, day = rng.random(48 * days), np.arange(48 * days) // 48
+    came = (rng.random(48 * days) < chance).astype(float)
+    on = np.zeros((1, 200), dtype=bool)
+    cases = {"chance": chance, "usual": np.full(48 * days, 0.5), "came": came, "day": day}
+    found = score_rule(on, ~on, [], 0, STEP_MS, cases)
+    assert np.isfinite(found.skill.skill)
+    for low, high in ((found.skill.low, found.skill.high), (found.reliability.low[2], found.reliability.high[2])):
+        assert (low < high) == np.isfinite(low) == np.isfinite(high) == is_known
+
+
 def certain(days: int, cases_a_day: int, came: float, chance: float = 0.6) -> dict[str, np.ndarray]:
     """Cases of one chance that all came or all did not."""
     count = days * cases_a_day

@@ -83,6 +83,10 @@ def test_what_is_unclear_is_one_sentence(house):
         ((forecast, {"Koala": frames["Koala"]}), {"zone": "CVA", "target": "rh_pct"}, "the history has no zone 'CVA'"),
         ((forecast.drop(("CVA", "rh_pct")), None), {"zone": "CVA", "target": "rh_pct"}, "has no rh_pct of CVA: choose"),
         ((frames["CVA"], None), {}, "this is no forecast: give the frame that predict() returned"),
+        ((forecast.loc["CVA"], None), {}, "predict() returned, and say what to draw with zone= and target="),
+        ((forecast.p50, None), {}, "this is no forecast: give the frame that predict() returned"),
+        ((None, None), {}, "this is no forecast: give the frame that predict() returned"),
+        ((forecast[:0], None), {}, "the forecast has no row: no target was measured within the past day"),
     ]:
         with pytest.raises(ValueError, match=re.escape(says)):
             made.plot(*given, **options)

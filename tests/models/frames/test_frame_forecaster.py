@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 
 from edge.wire.vocabulary import VOCABULARY, Metric
 from models.frames import FrameForecaster
@@ -134,6 +135,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(week, tmp_path):
     assert path.read_bytes() != whole
     with pytest.raises(ValueError, match="was saved by another version of Hothouse: fit again"):
         FrameForecaster.load(path, VOCABULARY)
+    for text in ("[]", "{}"):
+        save_file({"a": np.zeros(3)}, path, {"hothouse": text})
+        with pytest.raises(ValueError, match="is no saved forecaster, or it is damaged"):
+            FrameForecaster.load(path, VOCABULARY)
     path.write_bytes(whole.replace(b"forecaster/unit", b"forecaster/Unit", 1))
     with pytest.raises(ValueError, match="was saved by another version of Hothouse: fit again"):
         FrameForecaster.load(path, VOCABULARY)
@@ -210,6 +215,20 @@ def test_a_metric_of_your_own_is_forecast():
     assert made.plot(forecast).get_ylabel() == "fog pressure (bar)"
 
 
+def test_a_vocabulary_of_ones_own_needs_none_of_the_metrics_that_sensors_are_checked_by():
+    """One metric is enough, also one of which nothing is known."""
+    at = pd.date_range("2022-02-01", periods=40, freq="5min")
+    made = FrameForecaster({"fog_bar": Metric("fog_bar", "fog pressure", "bar", 0, 100)}, **PLACE, targets=["fog_bar"])
+    assert made.fit(pd.DataFrame({"fog_bar": [3.0, 4.0] * 20}, at)).predict().p50.between(3, 4).all()
+
+
+@pytest.mark.parametrize("metrics", [None, {}, ["air_temp_c"], {"air_temp_c": 1}, {"air_temp_c": "°C"}])
+def test_what_is_no_vocabulary_is_one_sentence(metrics):
+    """It is said at once, with what is one."""
+    with pytest.raises(ValueError, match=r"metrics are a vocabulary, {name: Metric}: give VOCABULARY of edge"):
+        FrameForecaster(metrics, **PLACE)
+
+
 @pytest.mark.parametrize("start", ["2022-03-25", "2022-10-28"])
 @pytest.mark.thorough
 def test_days_on_which_the_clock_changes_have_all_their_rows(start):
@@ -260,6 +279,10 @@ def test_progress_is_told():
         ({"horizons": [pd.NaT]}, "horizon NaT is not possible: give whole minutes up to 24h"),
         ({"horizons": ["3D"]}, "horizon 3D is not possible: give whole minutes up to 24h"),
         ({"horizons": "1h"}, "horizons are a list of durations: give one or more"),
+        ({"horizons": pd.Timedelta("1h")}, "horizons are a list of durations: give one or more"),
+        ({"horizons": 60}, "horizons are a list of durations: give one or more"),
+        ({"targets": 5}, "targets are a list of metrics: give one or more"),
+        ({"targets": {"rh_pct", "co2_ppm"}}, "targets are a list of metrics: give one or more"),
         ({"horizons": []}, "horizons are a list of durations: give one or more"),
         ({"horizons": ["20min"], "step": "15min"}, "the horizon 20min is no multiple of the step of 15min: give one"),
         ({"targets": "rh_pct"}, "targets are a list of metrics: give one or more, each once"),

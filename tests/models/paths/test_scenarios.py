@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from models.paths.scenarios import SCENARIOS, scenarios
+from models.psychrometrics import vpd_kpa
 from models.spec import ForecastSpec
 
 SPEC = ForecastSpec(channels=(), targets=("air_temp_c", "rh_pct"), step_ms=1_800_000)
@@ -37,6 +38,22 @@ def test_errors_belong_together_as_those_of_past_days_did():
     first = found[:, 0, 10, 0]
     assert np.corrcoef(first, found[:, 0, 10, 1])[0, 1] < -0.9
     assert np.corrcoef(first, found[:, 1, 40, 0])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("templates", [0, 20, 100])
+def test_vpd_is_what_air_and_humidity_of_the_same_scenario_make(templates):
+    """The larger VPD computed of a scenario's air and humidity is, the larger is its VPD; each time's distribution
+    stays that of the path.
+    """
+    spec = ForecastSpec(channels=(), targets=("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa"), step_ms=1_800_000)
+    path = np.tile(np.float32([[18, 20, 21], [60, 70, 75], [400, 500, 700], [0.5, 0.7, 1.0]]), (2, 48, 1, 1))
+    past_errors = np.random.default_rng(0).normal(size=(templates, 2, len(KNOWN), 4)).astype(np.float32)
+    found = scenarios(path, STEPS, past_errors, KNOWN, ("site", 7), ("a", "b"), spec)
+    made = vpd_kpa(found[..., 0], found[..., 1])
+    order = np.argsort(made, axis=0)
+    assert (np.diff(np.take_along_axis(found[..., 3], order, axis=0), axis=0) >= 0).all()
+    said = np.quantile(found[..., 3], [0.1, 0.5, 0.9], axis=0)
+    np.testing.assert_allclose(np.moveaxis(said, 0, -1), path[..., 3, :], atol=0.02)
 
 
 def test_errors_that_are_drawn_fade_out_over_time_and_are_shared_by_zones():

@@ -123,7 +123,8 @@ def test_plans_of_a_second_sensor_are_left_out(recording: dict[str, pd.DataFrame
     ("spoil", "said"),
     [
         (lambda frame: frame.drop(columns="issued"), "has no column issued"),
-        (lambda frame: frame.assign(valid="yesterday"), "cannot be read"),
+        (lambda frame: frame.assign(valid="yesterday"), "column 'valid' holds 'yesterday', which is no time$"),
+        (lambda frame: frame["value"], "plans.parquet is a Series"),
         (lambda frame: frame.assign(value="warm"), "cannot be read"),
         (
             lambda frame: frame.assign(issued=frame["issued"].dt.tz_localize("UTC")),
@@ -139,8 +140,9 @@ def test_a_file_that_is_no_plan_is_one_sentence(spoil, said: str, recording, tab
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path, table: Table) -> None:
     """Also a damaged one."""
-    with pytest.raises(HothouseError, match="cannot be read as plans"):
-        read_plans(tmp_path / "none.parquet", [], table)
+    for name in ("none.parquet", "none.csv"):
+        with pytest.raises(HothouseError, match=rf"there is no file .*{name}$"):
+            read_plans(tmp_path / name, [], table)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 or not")
     with pytest.raises(HothouseError, match="cannot be read as plans"):
         read_plans(tmp_path / "bad.parquet", [], table)

@@ -89,6 +89,9 @@ def test_times_without_their_year_are_refused(zones):
 def test_columns_of_any_name_are_told_what_they_hold(folder, zones):
     """What a metric's column is called is the caller's business; the forecasts are named after it."""
     renamed = {zone: frame.rename(columns={"t_air_c": "Temperature left"}) for zone, frame in zones.items()}
+    with pytest.raises(ConfigError, match="no frame has the column 'Temperature'") as caught:
+        table_of_frames(renamed, {"Temperature": "air_temp_c"})
+    assert "Temperature left" in caught.value.hint
     table = table_of_frames(renamed, {"Temperature left": "air_temp_c"})
     assert table.metrics["air_temp_c"] == "Temperature left"
     np.testing.assert_array_equal(table.values, read_table(folder).values)
@@ -132,6 +135,13 @@ def test_a_recording_without_a_truth_after_its_warm_up_has_forecasts_and_no_scor
     [
         (lambda zones: zones["a"], "has no column 'zone'"),
         (lambda zones: {}, "there is no zone"),
+        (lambda zones: None, "a NoneType is no recording"),
+        (lambda zones: list(zones.values()), "a list is no recording"),
+        (lambda zones: {"a": zones["a"]["rh_pct"]}, "a Series is no recording"),
+        (
+            lambda zones: {"a": zones["a"].assign(time=[*zones["a"].time[:-1], pd.Timestamp("2202-02-01")])},
+            "to 2202-02-01 00:00",
+        ),
         (lambda zones: {"a": zones["a"].drop(columns="time")}, "its time column holds numbers, not times"),
         (lambda zones: {"a": zones["a"].set_index(["time", "rh_pct"])}, "has an index of several levels"),
         (lambda zones: {"a": zones["a"].assign(rh_pct=[object()] * len(zones["a"]))}, "the frame of a cannot be read"),
@@ -169,7 +179,10 @@ def test_options_are_what_people_write():
     for wrong in ("often", "30", "0d", "-1h", "30s", ""):
         with pytest.raises(ConfigError, match=r"every .* is not a duration"):
             options_of(wrong, "14d", None, None, None, None, False)
-    for wrong in ({"until": "1d"}, {"timezone": "Mars/Base"}, {"latitude": 52.0}):
+    with pytest.raises(ConfigError, match="warmup 14 is not a duration"):
+        options_of("30min", 14, None, None, None, None, False)
+    for wrong in ({"until": "1d"}, {"timezone": "Mars/Base"}, {"latitude": 52.0}, {"latitude": 95.0, "longitude": 4.0},
+                  {"latitude": 52.0, "longitude": float("nan")}):  # fmt: skip
         given = {"until": None, "latitude": None, "longitude": None, "timezone": None} | wrong
         with pytest.raises(ConfigError):
             options_of("30min", "14d", network=False, **given)

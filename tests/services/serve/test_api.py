@@ -170,7 +170,9 @@ def test_the_page_and_the_description_do_not_mind(system: System) -> None:
         (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "soon"}]}', "'soon' is no time"),
         (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "25:00"}]}', "'25:00' is no time"),
         (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "0900-01-01"}]}', "2000 and 2100"),
-        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": 1}]}', "body.changes.0.from"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": 1}]}', "from: '1' is no time; w"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "to": 2e12}]}', "'2000000000000.0' is no"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": true}]}', "'True' is no time"),
         (
             b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "to": "2022-02-28T20:00Z"}]}',
             "body.changes.0.to: 2022-02-28T20:00:00Z is not after its beginning, 2022-03-01T00:00:00Z",
