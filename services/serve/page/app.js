@@ -81,8 +81,7 @@ function showWords() {
 
 function shade() {
   const root = document.documentElement;
-  if (theme() === "auto") delete root.dataset.theme;
-  else root.dataset.theme = theme();
+  root.dataset.theme = theme() !== "auto" ? theme() : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   root.dataset.shade = getComputedStyle(root).getPropertyValue("--ground").trim(); // charts are drawn again when it changes
 }
 

@@ -158,5 +158,3 @@ export function sure(what) {
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
-
-export const zoneTime = (zone) => siteOf(zone).timezone;

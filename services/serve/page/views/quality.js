@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { TimeChart } from "../chart.js";
 import { timeOf, dayAndTime } from "../clock.js";
-import { h, put } from "../dom.js";
+import { h, put, single } from "../dom.js";
 import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
 import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
@@ -30,7 +30,8 @@ export function qualityView(box, key) {
   const alerts = h("section", {});
   const zone = () => zoneOf(key);
 
-  async function load() {
+  const load = single(async () => {
+    if (closed) return;
     origin = zone().origin_ms;
     loadedAt = Date.now();
     [quality, mixture] = await Promise.all([
@@ -53,7 +54,7 @@ export function qualityView(box, key) {
     showTable(horizons);
     showParts();
     await Promise.all([showPast(), showNight(), showAlerts()]);
-  }
+  });
 
   function showControls(horizons) {
     const group = (label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": label }, options.map(([value, text]) => h("button", {
@@ -155,7 +156,7 @@ export function qualityView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), h("p", { class: "note warn" }, reason(error.message)))));
+    else load(false).catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), h("p", { class: "note warn" }, reason(error.message)))));
   }
 
   start();

@@ -3,7 +3,7 @@ import { ask, get } from "../api.js";
 import { CHANGES, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
 import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
-import { debounced, h, put } from "../dom.js";
+import { debounced, h, put, single } from "../dom.js";
 import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
@@ -22,7 +22,7 @@ const isAdded = (metric) => CHANGES[metric].way === "add";
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
-  let [loads, loadedAt, stale] = [0, 0, false];
+  let [loadedAt, stale] = [0, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
@@ -39,18 +39,16 @@ export function whatIfView(box, key) {
   const zone = () => zoneOf(key);
   const isRelative = () => isAdded(change.metric);
 
-  async function load() {
-    const number_ = (loads += 1);
+  const load = single(async () => {
+    if (closed) return;
     loadedAt = Date.now();
-    const said = await get(`predict?${query(key)}`);
-    if (number_ !== loads) return;
-    forecast = said;
+    const said = (forecast = await get(`predict?${query(key)}`));
     stale = false;
     const { base, site } = path(key);
     const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
     const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
     const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
-    if (closed || number_ !== loads) return;
+    if (closed) return;
     [plans, before, lines] = [foreseen, past, {}];
     const offered = available();
     if (!offered.length) {
@@ -61,7 +59,7 @@ export function whatIfView(box, key) {
     if (change.to <= forecast.origin_ms) tonight();
     show();
     question();
-  }
+  });
 
   // From sunset, or from now where most of the night is to come, to sunrise; else the next night.
   function tonight() {
@@ -312,7 +310,7 @@ export function whatIfView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, head(h("p", { class: "note warn" }, reason(error.message)))));
+    else load(false).catch((error) => !closed && put(box, head(h("p", { class: "note warn" }, reason(error.message)))));
   }
 
   // From a newer row. Where the zone has none that can be used (503), it says so until it has; without a connection it stays.
