@@ -14,7 +14,8 @@ const VIEWS = {
   now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
   whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
   rules: () => Promise.all([import("./views/rules.js"), learn(".rules")]).then(([found]) => found.rulesView),
-  models: () => import("./views/models.js").then((found) => found.modelsView), system: () => import("./views/system.js").then((found) => found.systemView),
+  models: () => import("./views/models.js").then((found) => found.modelsView),
+  system: () => Promise.all([import("./views/system.js"), learn(".system")]).then(([found]) => found.systemView),
 };
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
