@@ -93,3 +93,26 @@ def test_rows_that_come_faster_than_answers_are_shown_in_the_end(page: Page, tmp
             new_row(page, house, ORIGIN_MS + step * STEP_MS)
         page.until(f"{VIEW}.includes('row of 02:15')")
     assert page.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("view", "press", "words"),
+    [
+        ("whatif", "[data-key=cooler]", "the air would be"),
+        ("quality", "[data-key='What is shown rh_pct']", "of what came lay inside the band"),
+    ],
+)
+def test_what_was_asked_without_a_connection_is_answered_when_it_is_back(
+    page: Page, tmp_path: Path, view: str, press: str, words: str
+) -> None:
+    """Nobody has to ask again."""
+    house = House(tmp_path)
+    house.fill()
+    page.open(f"{house.open()}/#/{view}/demo/north-1")
+    page.until(f"{VIEW}.includes({words!r})")
+    house.close()
+    page.ask(f"document.querySelector({press!r}).click()")
+    page.until(f"{VIEW}.includes('Hothouse does not answer') && !{VIEW}.includes({words!r})")
+    house.open()
+    page.until(f"{VIEW}.includes({words!r}) && !{VIEW}.includes('Hothouse does not answer')")
+    house.close()

@@ -1,11 +1,11 @@
 // How good: what was said beside what came, errors beside those of simple rules, and what each part weighs.
-import { get } from "../api.js";
+import { get, Offline } from "../api.js";
 import { TimeChart } from "../chart.js";
 import { timeOf, dayAndTime } from "../clock.js";
 import { h, put, single } from "../dom.js";
 import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
-import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
+import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
 import { has, reason, t } from "../words.js";
@@ -19,7 +19,7 @@ const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", 
 export function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
-  let [chart, choices, asked] = [null, "", 0];
+  let [chart, choices, asked, unanswered] = [null, "", 0, false];
   const learning = h("div", {});
   const night = h("p", { class: "lead", id: "last-night" }, "…");
   const chartBox = h("div", {});
@@ -77,6 +77,7 @@ export function qualityView(box, key) {
   async function showPast() {
     const [from, to] = [origin - days * DAY_MS, origin];
     const number_ = (asked += 1);
+    unanswered = false;
     try {
       const { past } = await pastForecasts(key, target, horizon, from, to);
       if (closed || number_ !== asked) return;
@@ -93,7 +94,9 @@ export function qualityView(box, key) {
         { id: "came", name: t("quality.came"), colour: "past", width: 2, time, values: came },
       ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
     } catch (error) {
-      if (number_ === asked) chartWords.textContent = reason(error.message);
+      if (number_ !== asked) return;
+      unanswered = error instanceof Offline;
+      chartWords.textContent = reason(error.message);
     }
   }
 
@@ -163,6 +166,7 @@ export function qualityView(box, key) {
   return {
     update: (kind, what) => {
       if ((kind === "zones" || kind === "state") && !quality) start();
+      else if (kind === "state" && store.live && unanswered) showPast(); // the connection is back
       else if (kind === "zone" && what === key && quality && Date.now() - loadedAt >= AGAIN_MS) load().catch(() => {});
     },
     close: () => {

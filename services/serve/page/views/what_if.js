@@ -1,12 +1,12 @@
 // What if: a change of tonight's plan, drawn or typed; both paths, and what is known about it.
-import { ask, get } from "../api.js";
+import { ask, get, Offline } from "../api.js";
 import { CHANGES, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
 import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
 import { debounced, h, put, single } from "../dom.js";
 import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
-import { path, query, siteOf, zoneOf } from "../store.js";
+import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { meant, number, shown, signed, span, unitOf } from "../units.js";
 import { dayBefore, foreseenAt, heldOver } from "../usual.js";
@@ -22,7 +22,7 @@ const isAdded = (metric) => CHANGES[metric].way === "add";
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
-  let [loadedAt, stale] = [0, false];
+  let [loadedAt, stale, unanswered] = [0, false, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
@@ -223,6 +223,7 @@ export function whatIfView(box, key) {
   const question = debounced(async () => {
     if (closed || !planChart) return; // meanwhile
     const number_ = (asked += 1);
+    unanswered = false;
     result.setAttribute("aria-busy", "true");
     try {
       const said = await ask("predict", { zone: zone().zone, site: zone().site, changes: [{ metric: change.metric, [kind().way]: change.value, from: change.from, to: change.to }] });
@@ -231,6 +232,7 @@ export function whatIfView(box, key) {
       showAnswer();
     } catch (error) {
       if (number_ !== asked || closed) return;
+      unanswered = error instanceof Offline;
       refuse(error.message);
     }
     result.removeAttribute("aria-busy");
@@ -333,6 +335,7 @@ export function whatIfView(box, key) {
       if ((what === "zones" || what === "state") && !forecast) start();
       else if (what === "zones" && forecast && zone() && Boolean(zone().stale) !== stale) renew();
       else if (what === "zone" && which === key && forecast && isOld()) renew();
+      else if (what === "state" && store.live && unanswered) question(); // the connection is back
     },
     close: () => {
       closed = true;
