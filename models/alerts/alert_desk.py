@@ -17,7 +17,7 @@ from models.alerts.alert_rule import STATES, AlertRule
 from models.alerts.alert_words import event_words
 from models.alerts.facts import Fact, finding_of
 from models.alerts.foreseen import STEP_MS
-from models.alerts.rule_watch import RuleWatch, Said, SiteAhead
+from models.alerts.rule_watch import DAY_STEPS, RuleWatch, Said, SiteAhead
 from models.spec import ForecastSpec
 
 __all__ = ["AlertDesk", "Clock"]
@@ -69,9 +69,17 @@ class AlertDesk:
             now = self.watch.is_now(index, ahead.half_hour)
             for r, (rule, each) in enumerate(zip(self.rules, of_zone, strict=True)):
                 since = self.watch.since(index, ahead.half_hour, r) if now[r] else 0
-                finding = _finding(rule, each, since, end_ms, self.watch.leads[r], clock)
+                began_ms = end_ms - since * STEP_MS
+                if since == DAY_STEPS:
+                    began_ms = self._began_before(began_ms, site, zone, rule.name)
+                finding = _finding(rule, each, began_ms, end_ms, self.watch.leads[r], clock)
                 changed += self.book.see(end_ms, site, zone, rule.name, finding)
         return changed, said
+
+    def _began_before(self, began_ms: int, site: str, zone: str, rule: str) -> int:
+        """The watch looks back a day. An event that goes on for longer began when its alert says that it did."""
+        of_rule = [alert for alert in self.book.of_zone(site, zone) if alert.rule == rule and alert.came_ms is not None]
+        return min([began_ms, *(ms for alert in of_rule for ms in (alert.from_ms, alert.came_ms) if ms is not None)])
 
     def hear(
         self, at_ms: int, site: str, zone: str, facts: Sequence[Fact], kinds: Collection[str] = tuple(STATES)
@@ -104,19 +112,19 @@ class AlertDesk:
         self.book.load_state_dict(state["book"])
 
 
-def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, lead: int, clock: Clock) -> RuleFinding | None:
-    """``since``: for how many half hours an event has gone on, 0: none does; the chance is of the next ``lead``."""
-    began_ms, event = end_ms - since * STEP_MS, said.event
+def _finding(rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int, clock: Clock) -> RuleFinding | None:
+    """``began_ms``: since when an event goes on, ``end_ms``: none does; the chance is of the next ``lead``."""
+    goes_on, event = began_ms < end_ms, said.event
     if event is None:
         words = event_words(rule, 1.0, True, clock(began_ms), "", {})
-        return RuleFinding(1.0, True, began_ms, end_ms, words) if since else None
-    if not since and said.chance < STAYS * rule.chance:
+        return RuleFinding(1.0, True, began_ms, end_ms, words) if goes_on else None
+    if not goes_on and said.chance < STAYS * rule.chance:
         return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
-    if not event.first and not since:  # no scenario has one, but this hour of the day often does: within the lead
+    if not event.first and not goes_on:  # no scenario has one, but this hour of the day often does: within the lead
         first, last = end_ms, end_ms + lead * STEP_MS
-    begins = began_ms if since else first
-    until = clock(last) if event.last or not since else ""
-    words = event_words(rule, said.chance, bool(since), clock(begins), until, event.inputs)
+    begins = began_ms if goes_on else first
+    until = clock(last) if event.last or not goes_on else ""
+    words = event_words(rule, said.chance, goes_on, clock(begins), until, event.inputs)
     inputs = tuple(event.inputs.items())
-    return RuleFinding(said.chance, bool(since), begins, max(last, end_ms), words, inputs)
+    return RuleFinding(said.chance, goes_on, begins, max(last, end_ms), words, inputs)

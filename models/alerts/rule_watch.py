@@ -21,7 +21,7 @@ from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["METRICS", "RuleWatch", "Said", "SiteAhead"]
+__all__ = ["DAY_STEPS", "METRICS", "RuleWatch", "Said", "SiteAhead"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]

@@ -95,7 +95,7 @@ def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
         alerts.see(LIKELY)
         page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
         said = page.ask(VIEW)
-        assert "air 11.8 °C, dew point 11.2 °C" in said
+        assert "Tomatoes, north · air 11.8 °C, dew point 11.2 °C" in said
         assert "1 alert." in said
         assert page.ask("document.querySelector('.zone').innerText").startswith("Tomatoes, north")
         assert page.barriers() == []
@@ -114,6 +114,7 @@ def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
         page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
         alerts.see(replace(LIKELY, chance=1.0, is_now=True, from_ms=alerts.now_ms))
         page.until(f"{VIEW}.includes('Condensation since 01:30, probably until 06:00')")
+        assert "expected: air 11.8 °C, dew point 11.2 °C" in page.ask(VIEW)  # of the hours to come, not of now
         alerts.see(RuleFinding(0.0))
         page.until(f"{VIEW}.includes('No alert in this zone.')")
         page.ask("location.hash = '#/now'")

@@ -255,6 +255,15 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
     assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
         "14:05: v2 was replaced by v3 (the network)."
     )
+    first = {"kind": "swap", "version": "tuned-v1", "before": "online"}
+    for ratio, gain in (
+        ("0.965 (0.957 to 0.976) of the untuned", ", with 3.5\u00a0% less error than the forecast without it"),
+        ("0.965 (0.957 to 0.976) of the climatology", ", with 3.5\u00a0% less error than the usual day"),
+        ("1.035 (1.027 to 1.046) of the climatology", ""),
+    ):
+        told = json.dumps({**first, "reason": f"The challenger's error is {ratio} forecast"})
+        begins = "14:05: tuned-v1 forecasts, the first of its kind (the network tuned to your zones)"
+        assert ask(page, "evidence", f"m.eventWords({told}, '14:05')") == f"{begins}{gain}."
 
 
 def test_sentences_of_the_api_name_metrics_as_people_do(page: Page, address: str) -> None:

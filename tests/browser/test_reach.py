@@ -211,7 +211,7 @@ def words_of(language: str, part: str = "") -> dict[str, str]:
     return said
 
 
-@pytest.mark.parametrize("part", ["", ".rules"])
+@pytest.mark.parametrize("part", ["", ".rules", ".system"])
 def test_translations_say_what_the_english_says(part: str) -> None:
     """Each message is in every language, with the same values in it; none is left over."""
     english, *others = (words_of(one, part) for one in ("en", "nl", "es"))
@@ -223,13 +223,14 @@ def test_translations_say_what_the_english_says(part: str) -> None:
 
 
 def test_every_message_that_is_asked_for_is_there() -> None:
-    """What modules ask for by its full name is in the message file; what is in the file of the rules, in their view."""
-    english, rules = words_of("en"), words_of("en", ".rules")
-    known, of_rules = ({re.sub(r"\.(one|other)$", "", key) for key in said} | said.keys() for said in (english, rules))
+    """What modules ask for by its full name is in the message file, or in that of their view, which no other asks."""
+    english, parts = words_of("en"), {view: words_of("en", f".{view}") for view in ("rules", "system")}
+    every = [key for said in (english, *parts.values()) for key in said]
+    assert len(every) == len(set(every))
     files = [file for file in PAGE.rglob("*.js") if file.parent.name != "vendor"]
     asked = {key for file in files for key in re.findall(r'\bt\(\s*"([^"]+)"', file.read_text())}
     assert len(asked) > 100
-    assert asked - known - of_rules == set()
-    elsewhere = [file.read_text() for file in files if file.name != "rules.js"]
-    assert not [key for key in rules if any(f'"{key}"' in text for text in elsewhere)]
-    assert not english.keys() & rules.keys()
+    assert asked - {re.sub(r"\.(one|other)$", "", key) for key in every} - set(every) == set()
+    for view, said in parts.items():
+        elsewhere = [file.read_text() for file in files if file.name != f"{view}.js"]
+        assert not [key for key in said if any(f'"{key}"' in text for text in elsewhere)], view

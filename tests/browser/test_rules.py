@@ -439,7 +439,9 @@ def test_rules_on_a_phone_by_the_keyboard(browser: Page, house: Ruled) -> None:
 
 
 def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
-    """Each past alert with what became of it; by rule what came, what was false, and where that is not enough yet."""
+    """Each past alert with what became of it; by rule what came, what was false, and where that is not enough yet. The
+    chance is that of an event which had not come.
+    """
     fired = ORIGIN_MS - 30 * HOUR_MS
     base = {"fired_ms": fired, "began_ms": fired, "changed_ms": fired, "seen_ms": fired, "change": 1}
     over = {**base, "change": 2, "changed_ms": fired + 6 * HOUR_MS, "seen_ms": fired + 6 * HOUR_MS}
@@ -447,10 +449,11 @@ def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
     house.backend.alert_log = {
         "a": [alert("a", **base), alert("a", "resolved", **came)],
         "b": [alert("b", kind="heat", rule="heat", **base), alert("b", "resolved", kind="heat", rule="heat", **over)],
+        "c": [alert("c", "resolved", kind="co2_low", rule="co2_low", **{**over, "came_ms": fired, "from_ms": fired})],
     }
     with opened(house) as address:
         page.open(f"{address}/#/quality/demo/north-1")
-        page.until("document.querySelectorAll('#alert-scores tbody tr').length === 2")
+        page.until("document.querySelectorAll('#alert-scores tbody tr').length === 3")
         # The page may show it anew at any moment; what was opened stays open.
         page.ask("document.querySelector('#past-alerts').closest('details').open = true")
         box = "document.querySelector('#past-alerts').closest('details').parentElement"
@@ -463,6 +466,7 @@ def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
         assert "Heat 1 0 1 0 – not yet: 0 of 5 events" in said
         assert "Sun 27 Feb, 19:00 Cold 72 % it came 2 h" in said
         assert "Sun 27 Feb, 19:00 Heat 72 % it did not come –" in said
+        assert "Sun 27 Feb, 19:00 CO₂ too low – it came 0 min" in said  # it was there when it was told: no chance
         assert page.barriers() == []
         assert page.complaints == []
 

@@ -124,7 +124,7 @@ def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, house: H
     page.open(f"{address}/#/whatif/demo/north-1")
     shows(page, "the air would be 0.8 °C colder (−1.1 °C to −0.5 °C).")
     assert "Such changes were seen in simulated houses only, not in this zone" in text(page)
-    assert "Coldest, with the change" in text(page)
+    assert "Lowest point of the line, with the change" in text(page)
     page.ask("document.querySelector('[data-key=screen_open]').click()")
     page.until("document.querySelector('#metric').value === 'sp_screen_energy_pct'")
     until(lambda: house.backend.asked[-1][0]["metric"] == "sp_screen_energy_pct", "the question is asked")

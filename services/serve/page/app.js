@@ -14,7 +14,8 @@ const VIEWS = {
   now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
   whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
   rules: () => Promise.all([import("./views/rules.js"), learn(".rules")]).then(([found]) => found.rulesView),
-  models: () => import("./views/models.js").then((found) => found.modelsView), system: () => import("./views/system.js").then((found) => found.systemView),
+  models: () => import("./views/models.js").then((found) => found.modelsView),
+  system: () => Promise.all([import("./views/system.js"), learn(".system")]).then(([found]) => found.systemView),
 };
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
@@ -81,8 +82,7 @@ function showWords() {
 
 function shade() {
   const root = document.documentElement;
-  if (theme() === "auto") delete root.dataset.theme;
-  else root.dataset.theme = theme();
+  root.dataset.theme = theme() !== "auto" ? theme() : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   root.dataset.shade = getComputedStyle(root).getPropertyValue("--ground").trim(); // charts are drawn again when it changes
 }
 

@@ -31,6 +31,7 @@ export class TimeChart {
     this.watch = new ResizeObserver(() => this.fit());
     this.watch.observe(this.plot);
     this.plot.addEventListener("keydown", (event) => this.key(event));
+    for (const kind of ["down", "move", "up", "cancel"]) this.plot.addEventListener(`pointer${kind}`, (event) => event.pointerType === "touch" && this.touch(kind, event));
     this.plot.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
@@ -198,6 +199,15 @@ export class TimeChart {
     for (let k = 0; k < count_; k += 1) this.u.setSeries(this.places[n] + k, { show: !this.hidden.has(id) });
     this.legend(this.u.cursor.idx);
     this.readout.children[n].querySelector("button").focus();
+  }
+
+  // A finger draws as a mouse does: the browser tells the chart of a tap only. Where the page scrolls instead, nothing is drawn.
+  touch(kind, event) {
+    if (event.target !== this.u.over) return;
+    if (kind === "cancel") this.u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    const { clientX, clientY } = event;
+    const movementX = 1; // uPlot takes a mouse that has not moved for none
+    this.u.over.dispatchEvent(new MouseEvent(`mouse${kind === "cancel" ? "up" : kind}`, { clientX, clientY, movementX, bubbles: true }));
   }
 
   wheel(event) {

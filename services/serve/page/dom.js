@@ -54,3 +54,16 @@ export function debounced(run, pause_ms) {
     timer = setTimeout(() => run(...given), pause_ms);
   };
 }
+
+// One at a time, also where answers take long: asked for the `anew` while one is under way, it runs once more after that.
+export function single(run) {
+  let [now, next] = [null, null];
+  const call = (anew = true) => {
+    if (!now) return (now = run().finally(() => { now = null; }));
+    return anew ? (next ??= now.catch(() => {}).then(() => {
+      next = null;
+      return call();
+    })) : now;
+  };
+  return call;
+}

@@ -38,7 +38,7 @@ export function eventWords(event, time) {
     if (version === "online") return t("event.out", values);
     const better = gain(event.reason, event.before);
     if (!better || isEither(better)) return t(event.before === "online" ? "event.first" : "event.swap", values);
-    return t(event.before === "online" ? "event.first.gain" : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio) });
+    return t(event.before === "online" ? (better.ratio <= 1 ? "event.first.gain" : "event.first") : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio), than: rival(better.against) });
   }
   const key = `event.${event.kind}`;
   if (!has(key)) return `${time}: ${event.kind} ${version} ${reason(event.message ?? event.reason ?? "")}`.trim();

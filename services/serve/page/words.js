@@ -1,4 +1,4 @@
-// What the page says, by message files: words/en.json, words/en.rules.json and their translations.
+// What the page says, by message files: words/en.json, words/en.rules.json, words/en.system.json and their translations.
 let said = {};
 let tongue = "en";
 let plural = new Intl.PluralRules("en");

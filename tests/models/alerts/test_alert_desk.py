@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from models.alerts.alert_book import Alert
 from models.alerts.alert_desk import AlertDesk, _finding
+from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import Fact
 from models.alerts.foreseen import STEP_MS, ForeseenEvent
 from models.alerts.rule_watch import Said
-from tests.models.alerts.test_rule_watch import DAY, RULES, SPEC, World
+from tests.models.alerts.test_rule_watch import DAY, RULES, SPEC, World, half_hours
 
 ZONES = ("north", "south")
 
@@ -48,7 +50,7 @@ def test_a_chance_without_a_scenario_is_one_of_the_lead() -> None:
     """Cold nights come at this hour though no scenario has one: it is said of hours to come."""
     (rule,) = (rule for rule in RULES if rule.name == "cold")
     none = ForeseenEvent(0.0, False, 0, 0, 0, {})
-    finding = _finding(rule, Said(none, 0.5, 0.4), 0, 10 * 3_600_000, 24, clock)
+    finding = _finding(rule, Said(none, 0.5, 0.4), 10 * 3_600_000, 10 * 3_600_000, 24, clock)
     assert finding is not None
     assert (finding.from_ms, finding.to_ms) == (10 * 3_600_000, 22 * 3_600_000)
     assert "between 10:00 and " in finding.why
@@ -69,6 +71,18 @@ def test_a_cold_night_is_an_alert_that_says_why() -> None:
     assert over.came_ms is not None
     assert over.came_ms - fired.told_ms >= 2 * STEP_MS
     assert "cold" in over.why
+
+
+def test_an_event_of_days_is_since_its_beginning() -> None:
+    """Rules look back a day; what an alert says of its beginning stays as it is afterwards, in figures and in words."""
+    warm = AlertRule(name="warm", kind="heat", limit=-50.0)
+    world, desk = World(3), AlertDesk([warm], SPEC)
+    desk.add_zones(2)
+    said = set()
+    for t in half_hours(4):
+        see(desk, world, t)
+        said |= {(alert.from_ms, re.split("[,;]", alert.why)[0]) for alert in desk.book if alert.zone == "north"}
+    assert len(said) == 1, said
 
 
 def test_facts_are_alerts_at_once() -> None:

@@ -25,13 +25,15 @@ export async function showAlertScores(box, key, timeZone) {
   const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": `table ${id}` }, h("table", { id },
     h("thead", {}, h("tr", {}, heads.map((one, place) => h("th", { scope: "col", class: place && !texts.includes(place) ? null : "text" }, t(one))))),
     h("tbody", {}, rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))))));
+  // What had come when its alert fired was no chance any more: the one that is kept is of yet more to come.
+  const isForetold = ({ event_ms: came, fired_ms: at }) => came === null || came > at;
   const fired = ({ rule, alerts: over }) => over + alerts.filter((one) => one.rule === rule && one.over_ms === null).length; // only the newest are listed
   const byRule = rules.map((one) => [
     nameOf(one), count(fired(one)), count(one.events), count(one.false), count(one.set_aside), before(one.lead_h),
     few(one.hit_rate, percent(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
   ]);
   const each = alerts.map((one) => [
-    dayAndTime(one.fired_ms, timeZone), nameOf(one), percent(one.chance), h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`outcome.${one.outcome}`)), before(one.lead_h),
+    dayAndTime(one.fired_ms, timeZone), nameOf(one), isForetold(one) ? percent(one.chance) : "–", h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`outcome.${one.outcome}`)), before(one.lead_h),
   ]);
   const open = box.querySelector("details")?.open;
   put(box, title, h("p", { class: "soft small" }, t("scores.words", { days: DAYS })),

@@ -106,10 +106,12 @@ export function alertItem(alert, { withZone = true } = {}) {
 
 const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
 
+const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert.seen_ms;
+
 export function alertWords(alert, timeZone, now) {
   const kind = capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
   if (OF_STATE.includes(alert.kind)) return kind;
-  if (alert.came_ms !== null && alert.from_ms < alert.seen_ms) { // it goes on; its chance is that of more to come
+  if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
     const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
     return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
@@ -119,9 +121,11 @@ export function alertWords(alert, timeZone, now) {
   return `${kind}: ${percent(alert.chance)} ${times}`;
 }
 
+// Figures are those of when it is, or will be, most likely: of one that goes on and will last they are not what is measured now.
 export function whyWords(alert) {
+  const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && !OF_STATE.includes(alert.kind);
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
-  return alert.why.map((one) => (one.name === "fact" ? reason(one.label)
+  return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
     : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit}`}`)).join(", ");
 }
@@ -158,5 +162,3 @@ export function sure(what) {
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
-
-export const zoneTime = (zone) => siteOf(zone).timezone;

@@ -1,11 +1,11 @@
 // How good: what was said beside what came, errors beside those of simple rules, and what each part weighs.
-import { get } from "../api.js";
+import { get, Offline } from "../api.js";
 import { TimeChart } from "../chart.js";
 import { timeOf, dayAndTime } from "../clock.js";
-import { h, put } from "../dom.js";
+import { h, put, single } from "../dom.js";
 import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
-import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
+import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
 import { has, reason, t } from "../words.js";
@@ -19,7 +19,7 @@ const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", 
 export function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
-  let [chart, choices, asked] = [null, "", 0];
+  let [chart, choices, asked, unanswered] = [null, "", 0, false];
   const learning = h("div", {});
   const night = h("p", { class: "lead", id: "last-night" }, "…");
   const chartBox = h("div", {});
@@ -30,7 +30,8 @@ export function qualityView(box, key) {
   const alerts = h("section", {});
   const zone = () => zoneOf(key);
 
-  async function load() {
+  const load = single(async () => {
+    if (closed) return;
     origin = zone().origin_ms;
     loadedAt = Date.now();
     [quality, mixture] = await Promise.all([
@@ -53,7 +54,7 @@ export function qualityView(box, key) {
     showTable(horizons);
     showParts();
     await Promise.all([showPast(), showNight(), showAlerts()]);
-  }
+  });
 
   function showControls(horizons) {
     const group = (label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": label }, options.map(([value, text]) => h("button", {
@@ -76,6 +77,7 @@ export function qualityView(box, key) {
   async function showPast() {
     const [from, to] = [origin - days * DAY_MS, origin];
     const number_ = (asked += 1);
+    unanswered = false;
     try {
       const { past } = await pastForecasts(key, target, horizon, from, to);
       if (closed || number_ !== asked) return;
@@ -92,7 +94,9 @@ export function qualityView(box, key) {
         { id: "came", name: t("quality.came"), colour: "past", width: 2, time, values: came },
       ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
     } catch (error) {
-      if (number_ === asked) chartWords.textContent = reason(error.message);
+      if (number_ !== asked) return;
+      unanswered = error instanceof Offline;
+      chartWords.textContent = reason(error.message);
     }
   }
 
@@ -155,13 +159,14 @@ export function qualityView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), h("p", { class: "note warn" }, reason(error.message)))));
+    else load(false).catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), h("p", { class: "note warn" }, reason(error.message)))));
   }
 
   start();
   return {
     update: (kind, what) => {
       if ((kind === "zones" || kind === "state") && !quality) start();
+      else if (kind === "state" && store.live && unanswered) showPast(); // the connection is back
       else if (kind === "zone" && what === key && quality && Date.now() - loadedAt >= AGAIN_MS) load().catch(() => {});
     },
     close: () => {

@@ -1,12 +1,12 @@
 // What if: a change of tonight's plan, drawn or typed; both paths, and what is known about it.
-import { ask, get } from "../api.js";
+import { ask, get, Offline } from "../api.js";
 import { CHANGES, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
 import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
-import { debounced, h, put } from "../dom.js";
+import { debounced, h, put, single } from "../dom.js";
 import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
-import { path, query, siteOf, zoneOf } from "../store.js";
+import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { meant, number, shown, signed, span, unitOf } from "../units.js";
 import { dayBefore, foreseenAt, heldOver } from "../usual.js";
@@ -22,7 +22,7 @@ const isAdded = (metric) => CHANGES[metric].way === "add";
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
-  let [loads, loadedAt, stale] = [0, 0, false];
+  let [loadedAt, stale, unanswered] = [0, false, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
@@ -39,18 +39,16 @@ export function whatIfView(box, key) {
   const zone = () => zoneOf(key);
   const isRelative = () => isAdded(change.metric);
 
-  async function load() {
-    const number_ = (loads += 1);
+  const load = single(async () => {
+    if (closed) return;
     loadedAt = Date.now();
-    const said = await get(`predict?${query(key)}`);
-    if (number_ !== loads) return;
-    forecast = said;
+    const said = (forecast = await get(`predict?${query(key)}`));
     stale = false;
     const { base, site } = path(key);
     const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
     const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
     const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
-    if (closed || number_ !== loads) return;
+    if (closed) return;
     [plans, before, lines] = [foreseen, past, {}];
     const offered = available();
     if (!offered.length) {
@@ -61,7 +59,7 @@ export function whatIfView(box, key) {
     if (change.to <= forecast.origin_ms) tonight();
     show();
     question();
-  }
+  });
 
   // From sunset, or from now where most of the night is to come, to sunrise; else the next night.
   function tonight() {
@@ -225,6 +223,7 @@ export function whatIfView(box, key) {
   const question = debounced(async () => {
     if (closed || !planChart) return; // meanwhile
     const number_ = (asked += 1);
+    unanswered = false;
     result.setAttribute("aria-busy", "true");
     try {
       const said = await ask("predict", { zone: zone().zone, site: zone().site, changes: [{ metric: change.metric, [kind().way]: change.value, from: change.from, to: change.to }] });
@@ -233,6 +232,7 @@ export function whatIfView(box, key) {
       showAnswer();
     } catch (error) {
       if (number_ !== asked || closed) return;
+      unanswered = error instanceof Offline;
       refuse(error.message);
     }
     result.removeAttribute("aria-busy");
@@ -312,7 +312,7 @@ export function whatIfView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, head(h("p", { class: "note warn" }, reason(error.message)))));
+    else load(false).catch((error) => !closed && put(box, head(h("p", { class: "note warn" }, reason(error.message)))));
   }
 
   // From a newer row. Where the zone has none that can be used (503), it says so until it has; without a connection it stays.
@@ -335,6 +335,7 @@ export function whatIfView(box, key) {
       if ((what === "zones" || what === "state") && !forecast) start();
       else if (what === "zones" && forecast && zone() && Boolean(zone().stale) !== stale) renew();
       else if (what === "zone" && which === key && forecast && isOld()) renew();
+      else if (what === "state" && store.live && unanswered) question(); // the connection is back
     },
     close: () => {
       closed = true;

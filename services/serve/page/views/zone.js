@@ -1,7 +1,7 @@
 // This zone: tonight and tomorrow, the past and the path ahead with everything that moves them on one time axis.
 import { get } from "../api.js";
 import { dayAndTime, midnightOf, timeOf } from "../clock.js";
-import { debounced, h, put, renew } from "../dom.js";
+import { debounced, h, put, renew, single } from "../dom.js";
 import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
@@ -38,6 +38,7 @@ export function zoneView(box, key) {
   const holder = h("div", {});
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
+    for (const one of charts.querySelectorAll("[data-key^=span-]")) one.ariaPressed = "false";
     draw();
   });
 
@@ -50,9 +51,9 @@ export function zoneView(box, key) {
 
   const range = () => custom ?? { from: forecast.origin_ms - days * DAY_MS, to: forecast.origin_ms + Math.min(1, days) * DAY_MS };
 
-  async function load() {
+  const load = single(async () => {
     const zone = zoneOf(key);
-    if (!zone) return;
+    if (!zone || closed) return;
     try {
       forecast = await get(`predict?${query(key)}`);
       stale = "";
@@ -88,7 +89,7 @@ export function zoneView(box, key) {
     showAlerts();
     showOutlook();
     showNight();
-  }
+  });
 
   function showHead() {
     const zone = zoneOf(key);
@@ -228,7 +229,7 @@ export function zoneView(box, key) {
   function start() {
     const instead = noZone(zoneOf(key));
     if (instead) put(box, instead);
-    else load().catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message))));
+    else load(false).catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message))));
   }
 
   start();

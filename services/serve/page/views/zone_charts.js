@@ -51,9 +51,9 @@ export class ZoneCharts {
     };
     this.climate(forecast, series, target, { view, has, past, ahead, site, zone });
     const moving = Object.entries(EQUIPMENT).filter(([metric]) => has(metric));
-    this.part("equipment", moving.length > 0, t("chart.equipment"), { places: 0, unit: "%", floor: 0, minSpan: 100, second: "pipe", height: 150, site, hidden: ["co2_dosing_pct"] },
+    this.part("equipment", moving.length > 0, t("chart.equipment", { unit: unitOf("heat_pipe_low_c") }), { places: 0, unit: "%", floor: 0, minSpan: 100, second: "pipe", height: 150, site, hidden: ["co2_dosing_pct"] },
       () => moving.map(([metric, colour]) => past(metric, { colour, step: true, width: 1.5, ...(metric.endsWith("_c") && { scale: "pipe", unit: unitOf(metric) }) })), view);
-    this.part("weather", WEATHER.some(has), t("chart.weather"), { places: 1, unit: unitOf("out_temp_c"), second: "light", height: 150, site }, () => [
+    this.part("weather", WEATHER.some(has), t("chart.weather", { unit: unitOf("out_temp_c") }), { places: 1, unit: unitOf("out_temp_c"), second: "light", height: 150, site }, () => [
       ...(has("out_radiation_w_m2") ? [past("out_radiation_w_m2", { colour: "sun", scale: "light", unit: "W/m²", places: 0, fill: true })] : []),
       ...ahead("out_radiation_w_m2", { colour: "sun", scale: "light", unit: "W/m²", places: 0 }),
       ...(has("out_temp_c") ? [past("out_temp_c", { colour: "vent" })] : []), ...ahead("out_temp_c", { colour: "vent" }),
