@@ -64,6 +64,7 @@ class SameNames:
         if device.suspect < IN_A_ROW or self._told.get(topic) == hour:
             return None
         self._told[topic] = hour
+        self._devices[topic] = _Device(sample.boot, sample.seq, sample.ts_ms)  # one that begins again goes on from here
         again = sample.seq == device.seq
         what = "was sent before, with another ts" if again else f"comes after seq {device.seq}, with a later ts"
         return Refusal("malformed", topic[:256], f"seq {sample.seq} {what}: {_MEANS}", whole=False)

@@ -26,6 +26,11 @@ ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
 """What the presence topic holds."""
 
 _logger = logging.getLogger(__name__)
+_OF_CERTIFICATES = (
+    "HANDSHAKE_FAILURE", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_REQUIRED", "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED",
+)  # fmt: skip
+"""How a broker that is not content with our certificate, or lacks one, ends a handshake."""
 _ANSWER_S = 4.0
 _UNANSWERED = 2  # connections that end instead of an answer: once may be chance
 _SOON_S = 10.0  # a connection that ends before this did not hold
@@ -121,7 +126,14 @@ class Subscription:
         self._lost.clear()
         self._answered = False
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None
-        client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
+        try:
+            if self._address.tls is not None:
+                self._address.tls.check()  # it names the file
+            client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
+        except OSError as error:  # as while a certificate and its key are renewed, one after the other
+            self._backoff.failed(self._now_s)
+            where = f"{self._address.host}:{self._address.port}"
+            return self._fail(f"the broker at {where} cannot be asked by TLS: {error}")
         client.gather_s = self._gather_s
         client.connect_timeout = 2.0
         client.on_connect = self._connected
@@ -141,12 +153,13 @@ class Subscription:
             )
         except (OSError, ValueError) as error:  # ValueError: TLS or host name make no sense to the socket library
             self._fail(f"no broker at {self._address.host}:{self._address.port}: {error}{self._meant(error)}")
+        return None
 
     def _meant(self, error: Exception) -> str:
         """A question about a connection that cannot be made over TLS; empty about others."""
         if self._address.tls is None:
             return ""
-        if isinstance(error, ssl.SSLError) and "_ALERT_" in (error.reason or ""):  # it is the broker that refuses
+        if isinstance(error, ssl.SSLError) and (error.reason or "").partition("_ALERT_")[2] in _OF_CERTIFICATES:
             return f"; does it want {self._certificate()}?"
         speaks = not isinstance(error, ConnectionResetError | ssl.SSLEOFError)
         return "" if speaks else "; does it speak TLS at this port (mqtt.tls_ca_file)?"

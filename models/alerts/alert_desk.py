@@ -78,8 +78,8 @@ class AlertDesk:
 
     def _began_before(self, began_ms: int, site: str, zone: str, rule: str) -> int:
         """The watch looks back a day. An event that goes on for longer began when its alert says that it did."""
-        of_rule = [alert for alert in self.book.of_zone(site, zone) if alert.rule == rule and alert.came_ms is not None]
-        return min([began_ms, *(ms for alert in of_rule for ms in (alert.from_ms, alert.came_ms) if ms is not None)])
+        of_rule = [alert for alert in self.book.of_zone(site, zone) if alert.rule == rule]
+        return min([began_ms, *(ms for alert in of_rule if (ms := alert.from_ms) is not None and ms < alert.seen_ms)])
 
     def hear(
         self, at_ms: int, site: str, zone: str, facts: Sequence[Fact], kinds: Collection[str] = tuple(STATES)

@@ -44,7 +44,7 @@ def checked_options(
     step: Duration | None, targets: Sequence[str] | None, horizons: Sequence[Duration] | None,
 ) -> FrameOptions:  # fmt: skip
     """What people write, as numbers; raises ``ValueError`` in one sentence."""
-    if not (metrics and isinstance(metrics, Mapping) and all(isinstance(m, MetricMeaning) for m in metrics.values())):
+    if not (isinstance(metrics, Mapping) and metrics and all(isinstance(m, MetricMeaning) for m in metrics.values())):
         raise ValueError(
             "metrics are a vocabulary, {name: Metric}: give VOCABULARY of edge.wire.vocabulary, or one made like it"
         )

@@ -73,11 +73,13 @@ def scenarios(
         past = _at(templates[:SCENARIOS], template_steps, steps)
         rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
     low, high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
-    drawn = np.clip(_in_order_of(rank_of, path), low, high)
+    drawn = np.clip(_in_order(np.argsort(rank_of, axis=0, kind="stable"), path), low, high)
     if {"air_temp_c", "rh_pct", "vpd_kpa"} <= set(spec.targets) and "vpd_kpa" not in spec.channels:
         air, humidity, m = (spec.targets.index(name) for name in ("air_temp_c", "rh_pct", "vpd_kpa"))
         made = vpd_kpa(drawn[..., air], drawn[..., humidity])
-        drawn[..., m] = np.clip(_in_order_of(made, path[:, :, m]), low[m], high[m])
+        # Where air is saturated it is 0 in many scenarios: these keep the order in which VPD itself was drawn.
+        order = np.lexsort((drawn[..., m], made), axis=0)
+        drawn[..., m] = np.clip(_in_order(order, path[:, :, m]), low[m], high[m])
     return np.asarray(drawn, dtype=np.float32)
 
 
@@ -100,9 +102,11 @@ def days_known(templates: F32) -> npt.NDArray[np.float64]:
     return np.asarray(np.isfinite(templates).any(axis=(2, 3)).sum(axis=0) / ROWS_A_DAY)
 
 
-def _in_order_of(rank_of: F32, path: F32) -> F32:
-    """Values of ``path [..., Q]`` at evenly spaced levels, in the order of ``rank_of [SCENARIOS, ...]``: as large."""
-    rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
+def _in_order(order: I64, path: F32) -> F32:
+    """Values of ``path [..., Q]`` at evenly spaced levels: ``order [SCENARIOS, ...]`` names the scenario that gets the
+    smallest, then the others, as ``argsort`` does.
+    """
+    rank = np.argsort(order, axis=0, kind="stable")
     return _value(path, _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank])
 
 

@@ -6,6 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,9 +139,9 @@ def options_of(
     if (latitude is None) != (longitude is None):
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
     for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-        if value is not None and not -most <= value <= most:
+        if value is not None and not (isinstance(value, Real) and -most <= value <= most):
             raise ConfigError(
-                f"{name} {value:g} is not within -{most} to {most}", "Give degrees, north and east positive."
+                f"{name} {value!r} is not within -{most} to {most}", "Give degrees, north and east positive."
             )
     return BacktestOptions(
         every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,

@@ -51,7 +51,7 @@ def test_a_finger_draws_over_a_chart_to_zoom(browser: Page, tmp_path: Path) -> N
         browser.open(f"{address}/#/zone/demo/north-1")
         browser.until(CHARTS)
         pressed = "document.querySelector('[data-key=span-two]').ariaPressed"
-        draw(browser, 0.05, -0.9)
+        draw(browser, 0.25, -0.9)
         assert browser.ask(pressed) == "true"
         draw(browser, -0.3, 0.05)
         browser.until(f"{pressed} === 'false'")

@@ -29,7 +29,7 @@ class ErrorLines:
     def __init__(self, errors: Callable[[], Sequence[str]]) -> None:
         self._errors = errors
         self._before: dict[str, str] = {}  # part -> what it failed at when last looked
-        self._told: dict[str, str] = {}  # part -> what was told of it, without names of files and numbers
+        self._told: dict[str, set[str]] = {}  # part -> what was told of it, without names of files and numbers
 
     def lines(self) -> list[str]:
         """What is to be said since the last look. What fails at one look alone is no news, nor is another file."""
@@ -41,12 +41,12 @@ class ErrorLines:
         said = []
         for part, error in now.items():
             kind = re.sub(r"\S*[0-9/]\S*", "", error)
-            if part in self._before and self._told.get(part) != kind:
-                self._told[part] = kind
+            if part in self._before and kind not in self._told.get(part, ()):
+                self._told.setdefault(part, set()).add(kind)
                 said.append(f"{part} fails: {error.rstrip('.')}")
         if said:
             said.append(_ADVICE)
-        for part in self._told.keys() - now:
+        for part in sorted(self._told.keys() - now):
             del self._told[part]
             said.append(f"{part} works again")
         self._before = now

@@ -38,7 +38,7 @@ def _shard(figures: Figures) -> Iterator[str]:
     if closed_ms is not None:
         yield f"{figures.get('zone_rows', 0):,} rows of zones, to {_moment(closed_ms)}"
     yield _count(figures.get("forecasts"), "forecasts", "forecast")
-    yield _count(sum(figures.get("plans_refused", {}).values()), "plans refused")
+    yield _count(sum(figures.get("plans_refused", {}).values()), "plans refused", "plan refused")
     yield _count(figures.get("sensor_faults_now"), "sensors are faulty now", "sensor is faulty now")
     yield _count(figures.get("alerts", {}).get("firing"), "alerts fire", "alert fires")
     if figures.get("behind"):
@@ -49,7 +49,10 @@ def _shard(figures: Figures) -> Iterator[str]:
 
 
 def _gateway(figures: Figures) -> Iterator[str]:
-    yield "connected" if figures.get("connected") else "not connected"
+    if "connected" not in figures:  # it has not told anything yet, or cannot
+        yield figures.get("error") or "it has told nothing yet"
+        return
+    yield "connected" if figures["connected"] else "not connected"
     counts = [
         _count(figures.get("refused"), "refused"), _count(figures.get("other_topics"), "on topics that nobody reads"),
         _count(figures.get("retained"), "kept by the broker, left out"),
@@ -79,7 +82,9 @@ def _retrainer(figures: Figures) -> Iterator[str]:
 
 
 def _forecaster(figures: Figures) -> Iterator[str]:
-    yield f"champion {figures.get('champion')}"
+    if "champion" not in figures:
+        return
+    yield f"champion {figures['champion']}"
     replicas = figures.get("replicas", 0)
     yield f"{replicas:,} {'replica serves' if replicas == 1 else 'replicas serve'} {figures.get('serving')}"
     yield _count(figures.get("replicas_failing"), "cannot load the champion")

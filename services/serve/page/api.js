@@ -17,9 +17,11 @@ export const headers = (scope) => {
   return { Accept: "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
 };
 
+const PATIENCE_MS = 150_000; // orders may take two minutes; of a connection that hangs nothing more comes
+
 async function reach(path, options) {
   try {
-    return await fetch(path, options);
+    return await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Offline(t("offline"));

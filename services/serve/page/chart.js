@@ -203,11 +203,12 @@ export class TimeChart {
 
   // A finger draws as a mouse does: the browser tells the chart of a tap only. Where the page scrolls instead, nothing is drawn.
   touch(kind, event) {
-    if (event.target !== this.u.over) return;
-    if (kind === "cancel") this.u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    const { clientX, clientY } = event;
+    if (event.target !== this.u.over || !event.isPrimary) return;
     const movementX = 1; // uPlot takes a mouse that has not moved for none
-    this.u.over.dispatchEvent(new MouseEvent(`mouse${kind === "cancel" ? "up" : kind}`, { clientX, clientY, movementX, bubbles: true }));
+    const say = (what, { clientX, clientY }) => this.u.over.dispatchEvent(new MouseEvent(`mouse${what}`, { clientX, clientY, movementX, bubbles: true }));
+    if (kind === "down") this.down = event;
+    if (kind !== "cancel") say(kind, event);
+    else for (const what of ["move", "up"]) say(what, this.down); // back to where it began, in all charts of the zone
   }
 
   wheel(event) {

@@ -15,6 +15,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscription import Subscription
 from edge.tls_files import TlsFiles
+from tests.certificates import make_certificate
 
 
 class Client:
@@ -145,6 +146,20 @@ def test_who_takes_the_session_over_is_told_at_once() -> None:
     client: Any = connect(of)
     of._disconnected(client, None, None, ReasonCode(PacketTypes.DISCONNECT, "Session taken over"), None)
     assert "was lost: Session taken over; is there another gateway with the client id test" in of.last_error
+
+
+def test_a_certificate_that_is_just_renewed_is_tried_again(tmp_path: Path) -> None:
+    """Its key comes a moment later: until then the two do not fit, which is told, and ends nothing."""
+    (tmp_path / "new").mkdir()
+    cert, key = make_certificate(tmp_path)
+    of = link(["hothouse/#"], tls=TlsFiles(cert, make_certificate(tmp_path / "new")[0], key))
+    of.tend(0.0)
+    assert "cannot be asked by TLS: " in of.last_error
+    assert "with its own key" in of.last_error
+    key.write_bytes((tmp_path / "new" / "key.pem").read_bytes())
+    of.tend(60.0)
+    assert "no broker at 127.0.0.1:1" in of.last_error
+    of.close()
 
 
 FILES = TlsFiles(Path("ca.pem"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.alerts.alert_book import Alert
+from models.alerts.alert_book import Alert, RuleFinding
 from models.alerts.alert_desk import AlertDesk, _finding
 from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import Fact
@@ -83,6 +83,17 @@ def test_an_event_of_days_is_since_its_beginning() -> None:
         see(desk, world, t)
         said |= {(alert.from_ms, re.split("[,;]", alert.why)[0]) for alert in desk.book if alert.zone == "north"}
     assert len(said) == 1, said
+
+
+def test_an_event_that_comes_again_is_since_it_came_again() -> None:
+    """An alert outlives a pause while the chance stays near: what went on before the pause is another event."""
+    warm = AlertRule(name="warm", kind="heat", limit=-50.0)
+    desk = AlertDesk([warm], SPEC)
+    desk.add_zones(2)
+    ongoing = RuleFinding(1.0, True, 0, STEP_MS, "warm")
+    desk.book.see(STEP_MS, "site", "north", "warm", ongoing)
+    desk.book.see(2 * STEP_MS, "site", "north", "warm", replace(ongoing, is_now=False, from_ms=9 * STEP_MS))
+    assert desk._began_before(5 * STEP_MS, "site", "north", "warm") == 5 * STEP_MS
 
 
 def test_facts_are_alerts_at_once() -> None:

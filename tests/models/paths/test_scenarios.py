@@ -56,6 +56,17 @@ def test_vpd_is_what_air_and_humidity_of_the_same_scenario_make(templates):
     np.testing.assert_allclose(np.moveaxis(said, 0, -1), path[..., 3, :], atol=0.02)
 
 
+def test_vpd_of_saturated_air_is_not_in_the_order_of_the_scenarios():
+    """Where humidity is 100 % in many scenarios, it makes 0 in all of them; their VPD is as it was drawn."""
+    spec = ForecastSpec(channels=(), targets=("air_temp_c", "rh_pct", "vpd_kpa"), step_ms=1_800_000)
+    path = np.tile(np.float32([[18, 20, 21], [97, 100, 100], [0.1, 0.2, 0.3]]), (2, 48, 1, 1))
+    found = scenarios(path, STEPS, np.zeros((0, 2, len(KNOWN), 3), np.float32), KNOWN, ("site", 7), ("a", "b"), spec)
+    saturated = found[..., 1] >= 100
+    assert saturated.mean() > 0.3
+    number = np.broadcast_to(np.arange(100)[:, None, None], saturated.shape)
+    assert abs(np.corrcoef(number[saturated], found[..., 2][saturated])[0, 1]) < 0.3
+
+
 def test_errors_that_are_drawn_fade_out_over_time_and_are_shared_by_zones():
     """The stated dependence of a zone with nine days: neighbours in time are alike, half a day apart they are not;
     zones a little.
