@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from edge.config.addresses import Host, ListenHost, Server
 from edge.config.forms import of_form
-from edge.tls_files import tls_files
+from edge.tls_files import TlsSettings, tls_files
 
 __all__ = [
     "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
     "UplinkSettings",
 ]  # fmt: skip
 
+_Tls = TypeVar("_Tls", bound=TlsSettings)
 _CERTIFICATE = "Certificate that is shown to a server which asks for one, with its chain, in PEM."
 
 
@@ -38,6 +39,12 @@ class Section(BaseModel):
         if isinstance(value, bool) and of is not None and of.annotation in (int, float):
             raise ValueError("must be a number")
         return value
+
+
+def _with_tls(section: _Tls) -> _Tls:
+    """Refuses a certificate without its key, or without a CA."""
+    tls_files(section)
+    return section
 
 
 class MqttSettings(Section):
@@ -77,10 +84,7 @@ class MqttSettings(Section):
         "here", description="`hothouse up` starts a gateway; elsewhere: one that runs alone fills the log."
     )
 
-    @model_validator(mode="after")
-    def _certificate_and_key(self) -> MqttSettings:
-        tls_files(self)
-        return self
+    _certificate_and_key = model_validator(mode="after")(_with_tls)
 
 
 class LogSettings(Section):
@@ -128,10 +132,7 @@ class KafkaSettings(Section):
             raise ValueError("direct_topic must be another topic than topic, which is the log itself")
         return self
 
-    @model_validator(mode="after")
-    def _certificate_and_key(self) -> KafkaSettings:
-        tls_files(self)
-        return self
+    _certificate_and_key = model_validator(mode="after")(_with_tls)
 
 
 class UplinkSettings(Section):
@@ -148,10 +149,7 @@ class UplinkSettings(Section):
     tls_key_file: Path | None = Field(None, description="The key of that certificate, not encrypted.")
     partitions: int = Field(4, ge=1, le=1024, description="Partitions of the central log, for Kafka.")
 
-    @model_validator(mode="after")
-    def _certificate_and_key(self) -> UplinkSettings:
-        tls_files(self)
-        return self
+    _certificate_and_key = model_validator(mode="after")(_with_tls)
 
 
 class GatewaySettings(Section):

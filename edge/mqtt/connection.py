@@ -88,6 +88,7 @@ def _new(
         client.will_set(*will, qos=1, retain=True)
     if (tls := address.tls) is not None:
         certificate, key = (str(tls.cert), str(tls.key)) if tls.cert else (None, None)
+        tls.check()  # it names the file
         client.tls_set(str(tls.ca), certificate, key, keyfile_password="")  # OpenSSL would ask at the terminal
     return client
 

@@ -53,8 +53,6 @@ def _publish(
 ) -> None:  # fmt: skip
     where = f"the broker at {address.host}:{address.port}"
     try:
-        if address.tls is not None:
-            address.tls.check()  # it names the file that is not there
         client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=address.v5)
     except OSError as error:
         raise PublishError(f"{where} cannot be asked by TLS: {error}") from error

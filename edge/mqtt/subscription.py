@@ -127,8 +127,6 @@ class Subscription:
         self._answered = False
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None
         try:
-            if self._address.tls is not None:
-                self._address.tls.check()  # it names the file
             client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
         except OSError as error:  # as while a certificate and its key are renewed, one after the other
             self._backoff.failed(self._now_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -21,7 +23,7 @@ from services.errors import ConfigError, HothouseError
 
 __all__ = [
     "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "counting_bar", "errors", "is_new", "need_cluster",
-    "need_out", "need_state", "options_of", "print_json", "print_notes", "tell_if_new", "utc_minute",
+    "need_out", "need_state", "options_of", "print_json", "print_news", "print_notes", "tell_if_new", "utc_minute",
 ]  # fmt: skip
 
 _DISK = "Look whether its disk is there and has room, and whether you may read and write there."
@@ -138,6 +140,12 @@ def tell_if_new(settings: Settings) -> None:
 def is_new(settings: Settings) -> bool:
     """Whether no system has made the folder of the storage yet; of a bucket nobody knows."""
     return not settings.storage.url and not settings.storage_folder.is_dir()
+
+
+def print_news(line: str) -> None:
+    """A line of something that runs on, with the moment; brackets in it are no markup, and it is not broken."""
+    moment = time.strftime("%H:%M:%S")
+    console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
 
 
 def print_notes(notes: Iterable[str]) -> None:

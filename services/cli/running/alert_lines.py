@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from rich.markup import escape
-
 from edge.wire.topic import SITE_ZONE
-from services.cli.base import console
+from services.cli.base import print_news
 from services.cli.running.client import connect
 from services.config import Settings
 from services.errors import HothouseError
@@ -57,7 +54,6 @@ def alert_lines(settings: Settings, url: str) -> Callable[[], None]:
 
     def look() -> None:
         if line := lines.line():
-            moment = time.strftime("%H:%M:%S")
-            console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+            print_news(line)
 
     return look

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
 
-from rich.markup import escape
-
-from services.cli.base import console
+from services.cli.base import print_news
 from services.cli.running.client import connect
 from services.config import Settings
 from services.errors import HothouseError
@@ -59,7 +56,6 @@ def error_lines(settings: Settings, url: str) -> Callable[[], None]:
 
     def look() -> None:
         for line in lines.lines():
-            moment = time.strftime("%H:%M:%S")
-            console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+            print_news(line)
 
     return look

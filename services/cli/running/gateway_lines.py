@@ -6,9 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-from rich.markup import escape
-
-from services.cli.base import console
+from services.cli.base import print_news
 
 __all__ = ["GATEWAY_EVERY_S", "GatewayLines", "gateway_lines"]
 
@@ -46,7 +44,6 @@ def gateway_lines(problem: Callable[[], str]) -> Callable[[], None]:
 
     def look() -> None:
         if line := lines.line():
-            moment = time.strftime("%H:%M:%S")
-            console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+            print_news(line)
 
     return look

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from services.cli.base import utc_minute
 from services.observe.duration import in_words
 
 __all__ = ["part_words"]
@@ -36,7 +36,7 @@ def _shard(figures: Figures) -> Iterator[str]:
     yield ", ".join([f"{figures.get('accepted', 0):,} samples taken", *filter(None, kept_out)])
     closed_ms = max(figures.get("watermark_ms", {}).values(), default=None)
     if closed_ms is not None:
-        yield f"{figures.get('zone_rows', 0):,} rows of zones, to {_moment(closed_ms)}"
+        yield f"{figures.get('zone_rows', 0):,} rows of zones, to {utc_minute(closed_ms)} UTC"
     yield _count(figures.get("forecasts"), "forecasts", "forecast")
     yield _count(sum(figures.get("plans_refused", {}).values()), "plans refused", "plan refused")
     yield _count(figures.get("sensor_faults_now"), "sensors are faulty now", "sensor is faulty now")
@@ -73,7 +73,7 @@ def _retrainer(figures: Figures) -> Iterator[str]:
     run = figures.get("last_run") or {}
     if run.get("ended_ms"):
         result = " ".join(filter(None, (run.get("version"), run.get("result"))))
-        yield f"last training ended {_moment(run['ended_ms'])}: {result}"
+        yield f"last training ended {utc_minute(run['ended_ms'])} UTC: {result}"
     counts = [
         _count(figures.get("retrains"), "trainings", "training"), _count(figures.get("refused"), "refused"),
         _count(figures.get("failed"), "failed"), _count(figures.get("rollbacks"), "rolled back"),
@@ -119,7 +119,3 @@ def _counted(by: Mapping[str, int], words: str) -> str:
     found = {name: number for name, number in by.items() if number}
     inside = ", ".join(f"{name} {number:,}" for name, number in found.items())
     return f"{sum(found.values()):,} {words} ({inside})" if found else ""
-
-
-def _moment(unix_ms: int) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M UTC}"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rich.markup import escape
-
-from services.cli.base import console, tell_if_new
+from services.cli.base import console, print_news, tell_if_new
 from services.config import Settings
 
 __all__ = ["LOOK_S", "trouble_lines", "watch_devices"]
@@ -31,8 +29,7 @@ def trouble_lines(settings: Settings) -> Callable[[], None]:
         if time.monotonic() >= looked_s + every_s:
             looked_s, lines = time.monotonic(), [*troubles.lines(), *lines]
         for line in lines:
-            moment = time.strftime("%H:%M:%S")
-            console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+            print_news(line)
 
     look()
     return look

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from typer.testing import CliRunner, Result
 
 from services.cli import app
@@ -24,3 +27,15 @@ def commands() -> list[list[str]]:
             assert info.callback is not None
             found.append([group.name or "", info.name or info.callback.__name__])
     return found
+
+
+def in_turn(answers: list[Any]) -> Callable[[], Any]:
+    """Gives one answer after the other, and raises those that are errors."""
+
+    def answer() -> Any:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return answer

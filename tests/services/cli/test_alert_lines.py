@@ -13,6 +13,7 @@ from services.cli.running.alert_lines import AlertLines, alert_lines
 from services.cli.running.client import Client
 from services.config import load_settings
 from services.errors import HothouseError
+from tests.services.cli.command_line import in_turn
 from tests.services.serve.system import System
 from tests.services.serve.test_alerts import alert, system  # noqa: F401 - a fixture
 
@@ -39,13 +40,7 @@ def test_while_nobody_answers_nothing_is_said() -> None:
     """A system that starts a replica again has the same alerts afterwards: they are not told twice."""
     answers: list[Any] = [[alert("a1")], HothouseError("nothing answers"), [alert("a1")]]
 
-    def firing() -> Any:
-        found = answers.pop(0)
-        if isinstance(found, HothouseError):
-            raise found
-        return found
-
-    lines = AlertLines(firing)
+    lines = AlertLines(in_turn(answers))
     assert [bool(lines.line()) for _ in range(3)] == [True, False, False]
 
 

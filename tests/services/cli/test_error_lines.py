@@ -12,6 +12,7 @@ from services.cli.running.client import Client
 from services.cli.running.error_lines import ErrorLines, error_lines
 from services.config import load_settings
 from services.errors import HothouseError
+from tests.services.cli.command_line import in_turn
 from tests.services.serve.system import System
 from tests.services.serve.test_alerts import system  # noqa: F401 - a fixture
 
@@ -53,13 +54,7 @@ def test_while_nobody_answers_nothing_is_said() -> None:
     """A part that failed before still fails: it is not told twice, nor said to work."""
     answers: list[Any] = [[FULL], [FULL], HothouseError("nothing answers"), [FULL]]
 
-    def errors() -> Any:
-        found = answers.pop(0)
-        if isinstance(found, HothouseError):
-            raise found
-        return found
-
-    lines = ErrorLines(errors)
+    lines = ErrorLines(in_turn(answers))
     assert [bool(lines.lines()) for _ in range(4)] == [False, True, False, False]
 
 
