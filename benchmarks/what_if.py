@@ -204,6 +204,7 @@ def evaluated(asked: Sequence[Asked], *, details: bool) -> list[tuple[str, float
         truth, low, median, high = np.concatenate(parts).T
         inside = (low <= truth) & (truth <= high)
         line = f"  {target:<11} error {np.abs(truth - median).mean():.3f}, without {np.abs(truth).mean():.3f}"
+        line += f"; widest interval {(high - low).max():.3g}"
         if target in LEAST:
             large = np.abs(truth) > LEAST[target]
             line += f"; where it is above {LEAST[target]:g} ({large.mean():.2f} of the times) the sign is right in "

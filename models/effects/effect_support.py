@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -12,9 +13,9 @@ import numpy.typing as npt
 from models.effects.effect_inputs import STATE
 from models.effects.effect_network import EffectNetwork
 from models.effects.plan_change import CHANGEABLE, GRID_MIN, PlanChange
-from models.effects.situation import SEEN, Situation
+from models.effects.situation import EFFECT_TARGETS, SEEN, Situation
 
-__all__ = ["MOST_CHANGES", "NO_EVIDENCE", "SEEN_OFTEN", "Support", "TimesSeen", "support_of"]
+__all__ = ["MOST_CHANGES", "NO_EVIDENCE", "SEEN_OFTEN", "WIDEST", "Support", "TimesSeen", "support_of", "vague"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -36,6 +37,16 @@ MOST_STRANGE = 0.2
 
 LEAST_KNOWN = 0.5
 """Share of the last day of which air and weather must be known."""
+
+WIDEST: Mapping[str, tuple[str, float, str]] = MappingProxyType(
+    {
+        "air_temp_c": ("air temperature", 8.0, "°C"),
+        "rh_pct": ("humidity", 60.0, "%"),
+        "co2_ppm": ("CO₂", 1000.0, "ppm"),
+    }
+)
+"""How wide an 80 % interval of an effect may be, from p10 to p90. Wider ones say no more than that the day will be some
+day: so far the climate itself moves between a day's coldest and warmest hour."""
 
 _NEEDED = {
     "air_temp_c": "the zone's air temperature",
@@ -85,6 +96,25 @@ def support_of(
             return Support("simulated", ())
         seen.append(f"{change.metric} was moved so {times} times")
     return Support("here", tuple(seen))
+
+
+def vague(effect: F32) -> list[str]:
+    """Why ``effect [T, EFFECT_TARGETS, Q]`` is no answer: what is too uncertain to be of use. Empty where it is one.
+
+    >>> vague(np.tile(np.float32([-33.0, -4.0, 22.0]), (1, 4, 1)))[0]
+    'air temperature may change by -33 to 22 °C, too uncertain to be of use; ask for a smaller or a shorter change'
+    """
+    said = []
+    for target, (name, widest, unit) in WIDEST.items():
+        low, high = effect[:, EFFECT_TARGETS.index(target)][:, [0, 2]].T
+        wide = high - low
+        if np.nanmax(wide, initial=0.0) > widest:
+            at = int(np.nanargmax(wide))
+            said.append(
+                f"{name} may change by {low[at]:.0f} to {high[at]:.0f} {unit}, too uncertain to be of use; "
+                "ask for a smaller or a shorter change"
+            )
+    return said
 
 
 def _untried(changes: Sequence[PlanChange]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from models.effects.effect_inputs import effect_inputs, state_at
 from models.effects.effect_network import EffectNetwork
-from models.effects.effect_support import Support, TimesSeen, support_of
+from models.effects.effect_support import Support, TimesSeen, support_of, vague
 from models.effects.plan_change import GRID_MIN, STEP_MIN, PlanChange
 from models.effects.situation import EFFECT_TARGETS, PATH_TARGETS, Situation
 from models.online.bounds import Bounds
@@ -44,6 +44,8 @@ def zone_effect(
         return ZoneEffect(support, None)
     moved, state = effect_inputs(situation, [changes], grid)
     said = network.effect(moved[0], state[0])
+    if why := vague(said):
+        return ZoneEffect(Support("none", tuple(why)), None)
     effect = np.full((len(minutes), len(spec.targets), 3), np.nan, np.float32)
     for m, target in enumerate(spec.targets):
         if target in EFFECT_TARGETS:

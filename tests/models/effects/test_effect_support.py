@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from models.effects.effect_artefact import shipped_effects
-from models.effects.effect_support import NO_EVIDENCE, Support
+from models.effects.effect_support import NO_EVIDENCE, WIDEST, Support, vague
 from models.effects.plan_change import PlanChange
-from models.effects.situation import SEEN, Situation
+from models.effects.situation import EFFECT_TARGETS, SEEN, Situation
 from models.effects.zone_effect import zone_effect
 from models.spec import ForecastSpec
 from tests.models.effects.situations import situation
@@ -94,3 +94,27 @@ def test_a_state_that_no_simulated_house_was_in_has_no_support() -> None:
     """45 °C inside, or 40 °C of frost."""
     assert "air temperature lies outside" in judged(COLDER, of=situation(1, air_temp_c=55.0)).words
     assert "temperature outside lies outside" in judged(COLDER, of=situation(1, out_temp_c=-45.0)).words
+
+
+def test_an_interval_that_tells_nothing_is_no_answer() -> None:
+    """At the edge of what houses were tried with the network may not know: that is said, with a smaller change as the
+    way out, and a smaller change is answered.
+    """
+    bright = situation(1, out_radiation_w_m2=300.0)
+    bright = replace(bright, sun=np.full_like(bright.sun, 0.5))
+    found = judged(PlanChange("out_radiation_w_m2", "add", -400, 0, 1440), of=bright)
+    assert found.level == "none"
+    assert "too uncertain to be of use; ask for a smaller or a shorter change" in found.words
+    assert judged(PlanChange("out_radiation_w_m2", "add", -40, 0, 120), of=bright).level == "simulated"
+
+
+@pytest.mark.parametrize("target", sorted(WIDEST))
+def test_the_widest_interval_is_the_bound(target: str) -> None:
+    """Just within it there is an answer; at one time beyond it there is none, whatever is unknown of other targets."""
+    effect = np.full((9, len(EFFECT_TARGETS), 3), np.nan, np.float32)
+    at, widest = EFFECT_TARGETS.index(target), WIDEST[target][1]
+    effect[:, at] = widest * np.float32([-0.4, 0.0, 0.59])
+    assert vague(effect) == []
+    effect[4, at, 2] = widest * np.float32(0.61)
+    (reason,) = vague(effect)
+    assert reason.startswith(WIDEST[target][0])
