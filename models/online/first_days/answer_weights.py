@@ -36,6 +36,10 @@ and would count twice. Less is better in the mean over many starts, but not wher
 OWN, POOL = 8.0, 2.0
 """The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
 
+OWN_HOURS, OWN_HORIZONS = 3.0, 1.0
+"""A zone's own errors fade with this time constant and this many times the horizon: on a day that is unlike yesterday
+what yesterday says is soon distrusted at short horizons, at which errors come back soon."""
+
 POOL_DAYS = 14.0
 """How long the pool remembers."""
 
@@ -45,11 +49,13 @@ class AnswerWeights:
 
     def __init__(self, spec: ForecastSpec, answers: int, examples_a_day: int, capacity: int) -> None:
         cells = (len(spec.horizons_min), len(spec.targets), answers)
+        fade_days = (OWN_HOURS + OWN_HORIZONS * np.array(spec.horizons_min)[:, None, None] / 60) / 24
+        self._own_keep = np.exp(-1 / (fade_days * examples_a_day)).astype(np.float32)  # [H, 1, 1]
         self._keep = np.exp(-1 / (POOL_DAYS * examples_a_day))
         self._off, self._expected = np.zeros(cells), np.zeros(cells)  # the pool's
         self.zones = ZoneArrays(
             capacity,
-            off=(cells, np.float32, 0.0),  # sums of errors, and of what the prior says of them
+            off=(cells, np.float32, 0.0),  # fading sums of errors, and of what the prior says of them
             expected=(cells, np.float32, 0.0),
             weight=(cells, np.float32, 0.0),
         )
@@ -60,8 +66,9 @@ class AnswerWeights:
         """
         s, zone, known = self.zones, zones[:, None], np.isfinite(off)
         off, size = np.where(known, off, np.float32(0)), np.where(known, size, np.float32(0))
-        s["off"][zone, h] += off
-        s["expected"][zone, h] += size
+        keep = np.where(known.any(axis=-1, keepdims=True), self._own_keep[h], np.float32(1))
+        s["off"][zone, h] = keep * s["off"][zone, h] + off
+        s["expected"][zone, h] = keep * s["expected"][zone, h] + size
         self._off[h] = self._keep**part * self._off[h] + off.sum(axis=0)
         self._expected[h] = self._keep**part * self._expected[h] + size.sum(axis=0)
 

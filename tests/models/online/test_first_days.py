@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.online.first_days.answer_weights import AnswerWeights
 from models.online.first_days.first_days import FirstDays
 from models.online.first_days.first_widths import UNTOLD
 from models.online.online_forecaster import OnlineForecaster
@@ -270,3 +271,27 @@ def test_sun_is_not_needed():
     one = made.predict(made.learn(zone, 0, values[:, 0], bins, dark))
     other = forecaster(1)
     np.testing.assert_array_equal(one, other.predict(other.learn(zone, 0, values[:, 0], bins, sun(0, 1))))
+
+
+@pytest.mark.parametrize(("horizon_min", "soon"), [(60, True), (1440, False)])
+def test_an_answer_that_fails_today_soon_counts_less_at_short_horizons(horizon_min, soon):
+    """Six hours in which yesterday is four times as wrong as the prior take most of its weight an hour ahead, after a
+    day in which it was right; a day ahead, where errors come back late, they take less.
+    """
+    weights = AnswerWeights(HOURLY, len(ANSWERS), examples_a_day=24, capacity=1)
+    weights.zones.add(1)
+    prior, zone, h = Prior(HOURLY), np.array([0]), np.array([HOURLY.horizons_min.index(horizon_min)])
+    size, unit = prior.mean[h][None], np.ones((1, len(HOURLY.targets)), np.float32)
+    at_hours, seen = prior.mean[None], np.ones((1, 1, len(HOURLY.targets)), bool)
+
+    def share(hours, factor):
+        off = size.copy()
+        off[..., 1] *= factor
+        for _ in range(hours):
+            weights.learn(zone, h, off, size, 1.0)
+        weights.weigh(zone, prior.mean, at_hours, unit, seen)
+        weight = weights.zones["weight"][0, h[0], 0]
+        return weight[1] / weight.sum()
+
+    right = share(24, 1.0)
+    assert (share(6, 4.0) < right / 4) == soon
