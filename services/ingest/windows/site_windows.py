@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.events import Retirement, decode_change
+from edge.wire.hints import of_zone
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
@@ -202,10 +203,10 @@ class SiteWindows:
         samples = self.names.samples(self.name, run.samples, at)
         for (record, item), sample in zip(run.places(at), samples, strict=True):
             topic = sample_topic(self.name, sample.zone, sample.device)
-            age_ms = places[record][1].receive_ms - sample.ts_ms
+            receive_ms = places[record][1].receive_ms
             detail = (
-                f"ts {sample.ts_ms} is {age_ms} ms before its receive time, and its row was closed; rows are closed "
-                f"up to {self.closed_ms}"
+                f"ts {sample.ts_ms} is {receive_ms - sample.ts_ms} ms before its receive time, and its row was closed; "
+                f"rows are closed up to {self.closed_ms}{of_zone(sample.ts_ms, receive_ms)}"
             )
             feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
 

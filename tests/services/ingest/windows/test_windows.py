@@ -155,6 +155,18 @@ def test_late_and_duplicate_samples_change_no_row() -> None:
     assert letter.topic == "hothouse/v1/demo/z1/climate/sample"
 
 
+def test_a_late_sample_of_whole_hours_ago_is_asked_for_its_time_zone() -> None:
+    """Each sample of a device that sends local time comes late, where others keep the site's time."""
+    w = windows()
+    feed([sample(T0, 1), sample(T0 + STEP + LATE, 2)], w)
+    five_ms = 5 * 3_600_000
+    letters = w.feed([record(2, [sample(T0 - five_ms, 3), sample(T0 - STEP, 4)], T0 + STEP + LATE)]).dead_letters
+    questions = [letter.detail.partition(f"up to {T0 + STEP}")[2] for letter in letters]
+    assert questions == ["", ""]
+    letters = w.feed([record(3, [sample(T0 + STEP - five_ms, 5)], T0 + STEP)]).dead_letters
+    assert letters[0].detail.endswith("; does the device send local time (UTC-5)?")
+
+
 def test_a_gateway_whose_clock_is_ahead_closes_no_row_before_its_time() -> None:
     """In a pause of the devices event time goes on from the newest sample, as far as ticks saw it go and no further."""
     w, ahead_ms = windows(), 12 * STEP
