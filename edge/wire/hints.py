@@ -11,13 +11,19 @@ import msgspec
 
 from edge.wire.topic import SITE_ZONE, is_name
 
-__all__ = ["nearest", "of_json", "of_temperature", "of_time", "of_topic"]
+__all__ = ["nearest", "of_clock", "of_json", "of_temperature", "of_time", "of_topic", "of_zone"]
 
 _PAST_YEAR_2000_MS = 946_684_800_000
 _COMMA = re.compile(rb":\s*-?[0-9]+,[0-9]+\s*[,}]")
 _NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
 _LEVELS = 6
 _SHOWN = 3
+_HOUR_MS = 3_600_000
+_FURTHEST_ZONE_H = 14
+_ZONE_TOLERANCE_MS = 90_000  # what lies beside whole hours is a clock of no zone
+_YEAR_MS = 31_557_600_000
+_SPANS = (("years", _YEAR_MS), ("days", 24 * _HOUR_MS), ("h", _HOUR_MS), ("min", 60_000), ("s", 1000))
+_LONGEST_OFF_MS = 200 * _YEAR_MS
 _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 
 
@@ -47,6 +53,37 @@ def of_time(ts: int, receive_ms: int, tolerance_ms: int) -> str:
         if _PAST_YEAR_2000_MS * parts <= ts <= latest_ms * parts:
             return f"; is it in {unit}?"
     return ""
+
+
+def of_zone(ts: int, receive_ms: int) -> str:
+    """A question whether a time is that of another time zone: whole hours off; empty if it is not.
+
+    >>> of_zone(1_646_100_001_000, 1_646_092_800_500), of_zone(1_646_096_280_500, 1_646_092_800_500)
+    ('; does the device send local time (UTC+2)?', '')
+    """
+    hours = round((ts - receive_ms) / _HOUR_MS)
+    off_ms = abs(ts - receive_ms - hours * _HOUR_MS)
+    is_zone = 1 <= abs(hours) <= _FURTHEST_ZONE_H and off_ms <= _ZONE_TOLERANCE_MS
+    return f"; does the device send local time (UTC{hours:+d})?" if is_zone else ""
+
+
+def of_clock(ts: int, receive_ms: int) -> str:
+    """What a refused time says of the device's clock, or of the gateway's; empty if no clock shows such a time.
+
+    >>> of_clock(1_646_096_280_500, 1_646_092_800_500), of_clock(1_046_092_800_000, 1_646_092_800_500)
+    ('; is its clock 58 min ahead?', '; is its clock 19 years behind?')
+    >>> of_clock(3_000, 1_646_092_800_500), of_clock(1_646_092_800_500, 3_000), of_clock(10**17, 1_646_092_800_500)
+    ('; was its clock never set?', "; the gateway's clock is not set", '')
+    """
+    if receive_ms < _PAST_YEAR_2000_MS:
+        return "; the gateway's clock is not set"
+    if ts < _PAST_YEAR_2000_MS:
+        return "; was its clock never set?"
+    if zone := of_zone(ts, receive_ms):
+        return zone
+    off_ms, way = abs(ts - receive_ms), "ahead" if ts > receive_ms else "behind"
+    unit, unit_ms = next(span for span in _SPANS if off_ms >= 2 * span[1] or span is _SPANS[-1])
+    return f"; is its clock {off_ms // unit_ms} {unit} {way}?" if off_ms < _LONGEST_OFF_MS else ""
 
 
 def of_temperature(value: float, unit: str, high: float) -> str:

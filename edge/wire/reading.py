@@ -239,11 +239,10 @@ def _check(
 
     if not 0 <= point.seq < _MAX_INT:
         return refuse("malformed", "seq is not in 0 ... 2^53")
-    if point.ts > receive_ms + FUTURE_TOLERANCE_MS:
-        meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
-        return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time{meant}")
-    if point.ts < max(receive_ms - MAX_AGE_MS, EPOCH_2000_MS):
-        meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
+    if not max(receive_ms - MAX_AGE_MS, EPOCH_2000_MS) <= point.ts <= receive_ms + FUTURE_TOLERANCE_MS:
+        meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS) or hints.of_clock(point.ts, receive_ms)
+        if point.ts > receive_ms:
+            return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time{meant}")
         return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time{meant}")
     values, wrong = check_values(point.values, vocabulary, max(0, _SUGGESTIONS - len(into.refusals)))
     if values:

@@ -200,8 +200,12 @@ class Judge:
         if site.quiet_ms is None or self._now_ms - site.tick_ms > pause_ms:
             site.quiet_ms = self._now_ms  # nobody listened meanwhile
         site.tick_ms = self._now_ms
-        if self._now_ms - site.quiet_ms >= site.idle_ms:
-            self._close(name, site, self._now_ms - site.lateness_ms - site.idle_ms)
+        silent_ms = self._now_ms - site.quiet_ms
+        if silent_ms >= site.idle_ms:
+            # The gateway's clock may be ahead: only after a long silence is it believed, and then by three days.
+            unseen_ms = 3 * 86_400_000 if silent_ms >= max(3_600_000, 3 * site.steps[-1][1]) else 0
+            reached_ms = min(self._now_ms - site.idle_ms, site.newest_ms + silent_ms + unseen_ms)
+            self._close(name, site, reached_ms - site.lateness_ms)
 
     def _close(self, name: str, site: Site, watermark_ms: int) -> None:
         target = watermark_ms // _step(site, watermark_ms) * _step(site, watermark_ms)

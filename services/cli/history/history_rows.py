@@ -11,7 +11,7 @@ from edge.log.memory import MemoryLog
 from edge.recordings.importing import import_samples
 from edge.recordings.sample_source import SampleSource
 from edge.wire.vocabulary import VOCABULARY
-from services.ingest.windows.partition_windows import PartitionWindows
+from services.ingest.windows.partition_windows import LONG_SILENCE_MS, PartitionWindows
 from services.store.history import zone_table
 
 __all__ = ["history_rows"]
@@ -44,8 +44,9 @@ def history_rows(
         progress(at_ms - start_ms, end_ms - start_ms)
 
     import_samples(source, log, end_ms, close_rows)
-    # Silence lets the last rows close, and silence is what ticks saw.
-    silent = range(end_ms, end_ms + lateness_ms + 2 * idle_ms + 4 * step_ms, max(step_ms // 10, 1))
+    # Silence lets the last rows close, and silence is what ticks saw; a source may end long after its newest sample.
+    silent_ms = lateness_ms + 2 * idle_ms + 4 * step_ms + LONG_SILENCE_MS
+    silent = range(end_ms, end_ms + silent_ms, max(step_ms // 10, 1))
     log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
     close_rows(end_ms)
     rows = pa.concat_tables(tables).combine_chunks()

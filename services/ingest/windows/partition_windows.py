@@ -3,11 +3,12 @@
 The rows are a function of the partition's records alone. A site has one watermark, the newest event time among its
 samples (none trusted beyond its receive time) less the lateness, and all its zones close a step together once the
 watermark reaches the step's end. A site that stays silent closes by receive time: when ticks went by for ``idle_ms``
-without any new event time, the watermark is also the tick's receive time less lateness and idle. Only ticks measure
-silence. If two ticks are further apart than ``idle_ms``, and than ticks should be, nobody listened between them, and
-the silence is counted from the second one. So the queue that a broker hands over after the gateway or the log was away
-is not taken for silence, and its samples are not late. Step, lateness and idle time are the site's
-(:mod:`services.ingest.windows.site_rules`): events of the log change them.
+without any new event time, the watermark is also the tick's receive time less lateness and idle. That time is a
+gateway's clock, which may be ahead: so event time goes on from the newest sample no faster than ticks do, until a
+silence of ``LONG_SILENCE_MS``. Only ticks measure silence. If two ticks are further apart than ``idle_ms``, and than
+ticks should be, nobody listened between them, and the silence is counted from the second one. So the queue that a
+broker hands over after the gateway or the log was away is not taken for silence, and its samples are not late. Step,
+lateness and idle time are the site's (:mod:`services.ingest.windows.site_rules`): events of the log change them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from services.ingest.windows.closed import Closed, Feed, Place
 from services.ingest.windows.headers import HeaderTable
 from services.ingest.windows.seen_origins import SeenOrigins
 from services.ingest.windows.site_rules import SiteRules
-from services.ingest.windows.site_windows import GAP_MS, SiteWindows
+from services.ingest.windows.site_windows import GAP_MS, LONG_SILENCE_MS, SiteWindows
 from services.ingest.windows.site_zones import Silent, Zones
 
-__all__ = ["GAP_MS", "Closed", "PartitionWindows"]
+__all__ = ["GAP_MS", "LONG_SILENCE_MS", "Closed", "PartitionWindows"]
 
 _Places = list[Place]
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.events import Retirement, decode_change
+from edge.wire.hints import of_zone
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
@@ -21,10 +22,13 @@ from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.site_zones import Zones
 from services.store.rows import SiteStep
 
-__all__ = ["GAP_MS", "SiteWindows"]
+__all__ = ["GAP_MS", "LONG_SILENCE_MS", "SiteWindows"]
 
 GAP_MS = 3 * 86_400_000
 """A silent site gives empty rows for this long after its newest sample; then its rows jump to the next."""
+
+LONG_SILENCE_MS = 3_600_000
+"""Silence that is no pause between two samples, where it is three steps, too."""
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -88,8 +92,22 @@ class SiteWindows:
         if receive_ms - self._tick_ms <= apart_ms:
             self.zones.listen(receive_ms - self._tick_ms)
         self._tick_ms = receive_ms
-        if receive_ms - self._quiet_ms >= self.settings.idle_ms:
-            self._advance(place, receive_ms - self.settings.lateness_ms - self.settings.idle_ms, feed)
+        silent_ms = receive_ms - self._quiet_ms
+        if silent_ms >= self.settings.idle_ms:
+            newest_ms = self._reached_ms(self._newest_ms, receive_ms, silent_ms)
+            self._advance(place, newest_ms - self.settings.lateness_ms, feed)
+
+    def _reached_ms(self, newest_ms: int, receive_ms: int, silent_ms: int) -> int:
+        """The event time that a site has reached whose newest is ``newest_ms``, after ticks saw ``silent_ms`` of
+        silence: the receive time less the idle time.
+
+        A receive time is a gateway's clock, which may be ahead. So event time goes no further than ticks went by since
+        the newest sample; after a long silence ``GAP_MS`` further, so that a silent site does not stay behind because
+        its gateway was away, and no clock closes its rows for years.
+        """
+        long_ms = max(LONG_SILENCE_MS, 3 * self.settings.grid.newest_step_ms)
+        unseen_ms = GAP_MS if silent_ms >= long_ms else 0
+        return min(receive_ms - self.settings.idle_ms, newest_ms + silent_ms + unseen_ms)
 
     def event(self, place: Place, feed: Feed) -> Left | None:
         """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the
@@ -185,10 +203,10 @@ class SiteWindows:
         samples = self.names.samples(self.name, run.samples, at)
         for (record, item), sample in zip(run.places(at), samples, strict=True):
             topic = sample_topic(self.name, sample.zone, sample.device)
-            age_ms = places[record][1].receive_ms - sample.ts_ms
+            receive_ms = places[record][1].receive_ms
             detail = (
-                f"ts {sample.ts_ms} is {age_ms} ms before its receive time, and its row was closed; rows are closed "
-                f"up to {self.closed_ms}"
+                f"ts {sample.ts_ms} is {receive_ms - sample.ts_ms} ms before its receive time, and its row was closed; "
+                f"rows are closed up to {self.closed_ms}{of_zone(sample.ts_ms, receive_ms)}"
             )
             feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from edge.log import NewRecord, Record
 from edge.wire.reading import Sample
 from edge.wire.samples import encode_samples
+from services.ingest.windows.partition_windows import LONG_SILENCE_MS
 
 T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC, on the grid
 STEP = 300_000
@@ -30,6 +31,11 @@ def record(offset: int, samples: Sequence[Sample], receive_ms: int | None = None
 def tick(offset: int, receive_ms: int, site: str = "demo") -> Record:
     """A tick record."""
     return Record(0, offset, site, "tick", receive_ms, b"", "")
+
+
+def long_silence(offset: int, begin_ms: int, site: str = "demo") -> list[Record]:
+    """Ticks for so long that every row closes that ends some time before ``begin_ms``."""
+    return [tick(offset + n, begin_ms + n * 60_000, site) for n in range(LONG_SILENCE_MS // 60_000 + 5)]
 
 
 def new_records(batches: Iterable[Sequence[Sample]]) -> list[NewRecord]:

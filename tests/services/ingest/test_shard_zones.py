@@ -80,7 +80,7 @@ def test_the_last_zone_takes_its_forecast_with_it(tmp_path: Path) -> None:
     """A site of which no row closes any more is not forecast again, nor do its figures remain once it is gone."""
     rig = Rig(tmp_path, MemoryLog(1))
     shard = rig.shard()
-    feed(rig, shard, *(batch(n, "z1") for n in range(30)), *(tick(30 + n / 10) for n in range(10)))
+    feed(rig, shard, *(batch(n, "z1") for n in range(30)), *(tick(29 + n / 10) for n in range(1, 20)))
     feed(rig, shard, retire("z1", 31, version=7))
     assert shard.questions.silent() == [SilentZone(site="demo", zone=SITE_ZONE, until_ms=T0 + 30 * STEP)]
     assert "demo" in shard.stats()["stream_ms"]

@@ -16,7 +16,7 @@ from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.store.rows import SiteStep
-from tests.services.ingest.samples import STEP, T0, record, sample, tick
+from tests.services.ingest.samples import STEP, T0, long_silence, record, sample
 
 LATE, IDLE = 30_000, 60_000
 HOUR_STEPS = 12
@@ -147,16 +147,14 @@ def test_silence_repeats_no_letter() -> None:
     rows = [two_sensors(n) if n < 20 else row(n, ("z1", "climate", {"rh_pct": 69.0})) for n in range(21)]
     dead_letters = feed(rows, into).dead_letters
     assert [letter.reason for letter in dead_letters] == ["unit", "unit"]
-    end_ms = T0 + 40 * STEP
-    assert into.feed([tick(100 + n, end_ms + n * 30_000) for n in range(10)]).dead_letters == []
+    assert into.feed(long_silence(100, T0 + 40 * STEP)).dead_letters == []
 
 
 def test_rows_that_time_closes_judge_too() -> None:
     """Two sensors of which the wrong one falls silent: its hour is over when a tick closes the rows after it."""
     into = windows()
     into.feed([record(n, two_sensors(n)) for n in range(HOUR_STEPS)])
-    end_ms = T0 + (HOUR_STEPS + 2) * STEP
-    closed = into.feed([tick(100 + n, end_ms + n * 30_000) for n in range(10)])
+    closed = into.feed(long_silence(100, T0 + (HOUR_STEPS + 2) * STEP))
     assert [letter.reason for letter in closed.dead_letters] == ["unit"]
 
 

@@ -20,7 +20,7 @@ from services.config import StreamSettings
 from services.ingest.windows import open_rows
 from services.ingest.windows.partition_windows import GAP_MS, Closed, PartitionWindows
 from services.store.rows import SiteStep
-from tests.services.ingest.samples import STEP, T0, record, sample, tick
+from tests.services.ingest.samples import STEP, T0, long_silence, record, sample, tick
 
 LATE = 30_000
 IDLE = 60_000
@@ -155,16 +155,63 @@ def test_late_and_duplicate_samples_change_no_row() -> None:
     assert letter.topic == "hothouse/v1/demo/z1/climate/sample"
 
 
-def test_a_gateway_whose_clock_is_ahead_harms_only_its_silent_site() -> None:
-    """Its rows close as far ahead, and no further: what devices measure until then is late, and told."""
+def test_a_late_sample_of_whole_hours_ago_is_asked_for_its_time_zone() -> None:
+    """Each sample of a device that sends local time comes late, where others keep the site's time."""
+    w = windows()
+    feed([sample(T0, 1), sample(T0 + STEP + LATE, 2)], w)
+    five_ms = 5 * 3_600_000
+    letters = w.feed([record(2, [sample(T0 - five_ms, 3), sample(T0 - STEP, 4)], T0 + STEP + LATE)]).dead_letters
+    questions = [letter.detail.partition(f"up to {T0 + STEP}")[2] for letter in letters]
+    assert questions == ["", ""]
+    letters = w.feed([record(3, [sample(T0 + STEP - five_ms, 5)], T0 + STEP)]).dead_letters
+    assert letters[0].detail.endswith("; does the device send local time (UTC-5)?")
+
+
+def test_a_gateway_whose_clock_is_ahead_closes_no_row_before_its_time() -> None:
+    """In a pause of the devices event time goes on from the newest sample, as far as ticks saw it go and no further."""
     w, ahead_ms = windows(), 12 * STEP
     w.feed([record(0, [sample(T0, 1)]), record(1, [sample(T0, 1, site="other")])])
-    w.feed([tick(2 + n, T0 + LATE + IDLE + ahead_ms + n * IDLE // 2) for n in range(3)])
-    assert (w.watermark_ms("demo"), w.watermark_ms("other")) == (T0 + ahead_ms, T0 - STEP)
-    late = w.feed([record(5, [sample(T0 + ahead_ms, 2)])])
-    assert (late.late, late.accepted) == (1, 0)
-    assert late.dead_letters[0].detail.endswith(f"rows are closed up to {T0 + ahead_ms}")
-    assert w.feed([record(6, [sample(T0 + ahead_ms + 1, 3)])]).accepted == 1
+    w.feed([tick(2 + n, T0 + ahead_ms + n * 30_000) for n in range(10)])
+    assert (w.watermark_ms("demo"), w.watermark_ms("other")) == (T0, T0 - STEP)
+    assert w.feed([record(12, [sample(T0 + STEP, 2)], T0 + ahead_ms + STEP)]).accepted == 1
+    assert w.feed([tick(13 + n, T0 + ahead_ms + STEP + n * 30_000) for n in range(10)]).steps[0].end_ms == T0 + STEP
+
+
+def test_a_clock_that_is_ahead_all_through_a_long_silence_is_believed_by_three_days() -> None:
+    """Then rows close as far ahead, and no further: what devices measure until then is late, and told."""
+    for ahead_ms, closed_ms in ((12 * STEP, 12 * STEP), (80 * 365 * 86_400_000, GAP_MS)):
+        w = windows()
+        w.feed([record(0, [sample(T0, 1)])])
+        w.feed(silence := long_silence(1, T0 + ahead_ms))
+        until_ms = w.watermark_ms("demo") or 0
+        silent_ms = silence[-1].receive_ms - silence[0].receive_ms
+        assert T0 + closed_ms < until_ms <= T0 + closed_ms + silent_ms
+        late = w.feed([record(100, [sample(until_ms, 2)], until_ms)])
+        assert (late.late, late.accepted) == (1, 0)
+        assert late.dead_letters[0].detail.endswith(f"rows are closed up to {until_ms}")
+        assert w.feed([record(101, [sample(until_ms + 1, 3)], until_ms)]).accepted == 1
+
+
+def test_a_silent_site_whose_gateway_was_away_does_not_stay_behind() -> None:
+    """After a long silence its rows close by receive time, those that ended while nobody listened, too."""
+    w = windows()
+    w.feed([record(0, [sample(T0, 1)])])
+    away_ms = 20 * STEP
+    ticks = long_silence(1, T0 + away_ms)
+    ends = [step.end_ms for step in w.feed(ticks).steps]
+    assert ends == [*range(T0, (w.watermark_ms("demo") or 0) + 1, STEP)]
+    assert ticks[-1].receive_ms - (w.watermark_ms("demo") or 0) < STEP + LATE + IDLE
+
+
+def test_a_device_that_sends_an_old_queue_in_parts_loses_nothing() -> None:
+    """A site of one device whose queue of a day takes longer than the idle time: its pauses close by its own time."""
+    w, day_ms, accepted, late = windows(), 288 * STEP, 0, 0
+    for part in range(12):
+        at_ms = T0 + day_ms + part * 5 * 60_000
+        queue = [sample(T0 + (24 * part + n) * STEP, 24 * part + n) for n in range(24)]
+        closed = w.feed([record(0, queue, at_ms), *(tick(1, at_ms + n * 30_000) for n in range(1, 10))])
+        accepted, late = accepted + closed.accepted, late + closed.late
+    assert (accepted, late) == (288, 0)
 
 
 def test_a_silent_site_closes_by_ticks() -> None:
@@ -277,7 +324,7 @@ def test_rows_do_not_depend_on_order_batching_or_repetition(
             monkeypatch.setattr(open_rows, name, size)
     samples, rng = stream
     end = max(s.ts_ms for s in samples) + 10 * STEP
-    ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
+    ticks = [*long_silence(10_000, end), *long_silence(20_000, end, "other")]
     plain = windows().feed([*(record(n, [s]) for n, s in enumerate(samples)), *ticks])
     copies = rng.sample(samples, len(samples) // 2)
     shuffled = sorted([*samples, *copies], key=lambda s: s.ts_ms + rng.uniform(0, LATE))
@@ -323,7 +370,7 @@ def test_a_device_ten_minutes_ahead_closes_nobodys_row(stream: tuple[list[Sample
         ahead = sample(now + 600_000, len(records), "z1", "ahead", s.site, wind_m_s=3.0)
         with_it += [record(0, [ahead], now), records[-1]] if rng.random() < 0.3 else [records[-1]]
     end = now + 20 * STEP
-    ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
+    ticks = [*long_silence(10_000, end), *long_silence(20_000, end, "other")]
     plain, ahead_too = windows().feed([*records, *ticks]), windows().feed([*with_it, *ticks])
     assert ahead_too.late == plain.late == 0
 
@@ -375,7 +422,7 @@ def test_a_replay_from_any_offset_gives_the_same_rows(stream: tuple[list[Sample]
     for r, s in zip(records[:start], gauges, strict=False):
         newest[r.site] = max(newest.get(r.site, 0), s.ts_ms)
     end = T0 + 20 * STEP
-    ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
+    ticks = [*long_silence(10_000, end), *long_silence(20_000, end, "other")]
 
     def rows(closed: Closed) -> list[tuple[object, ...]]:
         found = [(s.site, s.end_ms, *row) for s in closed.steps for row in s.devices]

@@ -1,0 +1,191 @@
+"""Rows while the clock of a gateway is wrong: from a message at the gateway to the rows, through a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.gateway.record_builder import Message, RecordBuilder
+from edge.log.memory import MemoryLog
+from edge.wire.reading import encode_message
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY
+from services.config import StreamSettings
+from services.ingest.windows.closed import Closed
+from services.ingest.windows.partition_windows import PartitionWindows
+from tests.services.ingest.samples import T0, sample
+
+HOUR_S = 3600
+LENGTH_S = 4 * HOUR_S
+LOOK_S = 5  # the gateway takes what came, and looks whether a tick is due
+
+Ahead = Callable[[int], int]
+"""Seconds since the beginning -> by how many seconds a clock is ahead."""
+
+
+class Device(NamedTuple):
+    """Sends every ``every_s``, first at ``phase_s``; a message takes ``delay_s``."""
+
+    every_s: int
+    phase_s: int = 0
+    delay_s: int = 0
+    ahead: Ahead = lambda at_s: 0
+
+
+class Wrong(NamedTuple):
+    """A clock is ``ahead_s`` ahead in this time."""
+
+    from_s: int
+    to_s: int
+    ahead_s: int
+
+    def __call__(self, at_s: int) -> int:
+        return self.ahead_s if self.from_s <= at_s < self.to_s else 0
+
+
+class Clock:
+    now_s = 0
+
+    def now_ms(self) -> int:
+        return T0 + self.now_s * 1000
+
+
+class Result(NamedTuple):
+    sent: int
+    accepted: int
+    late: int
+    refused: dict[str, int]
+    rows: dict[tuple[int, str], tuple[object, ...]]
+    """(end, device) -> what the row holds of it."""
+
+
+def run(
+    devices: Sequence[Device], gateways: Sequence[Ahead] = (lambda at_s: 0,), step_s: int = 300,
+    away: tuple[int, int] = (0, 0),
+) -> Result:  # fmt: skip
+    """Four hours of a site. Its devices share the gateways, which write into one log; while those are away the broker
+    keeps what comes.
+    """
+    stream = StreamSettings(step_s=step_s)
+    into = PartitionWindows(step_s * 1000, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY)
+    log, total, rows, sent = MemoryLog(1), Closed(), dict[tuple[int, str], tuple[object, ...]](), 0
+    clocks, builders = [Clock() for _ in gateways], list[RecordBuilder]()
+    queues: list[list[Message]] = [[] for _ in gateways]
+    for at_s in range(0, LENGTH_S, LOOK_S):
+        for number, device in enumerate(devices):
+            made_s = at_s - device.delay_s
+            if made_s >= 0 and made_s % device.every_s == device.phase_s:
+                sent += 1
+                ts_ms = T0 + (made_s + device.ahead(made_s)) * 1000
+                one = sample(ts_ms, sent, device=f"d{number}", site="s", air_temp_c=20.0 + number + made_s % 7)
+                topic = sample_topic("s", "z1", one.device)
+                queues[number % len(gateways)].append(Message(topic, encode_message([one])))
+        if away[0] <= at_s < away[1]:
+            builders = []
+            continue
+        for clock, ahead in zip(clocks, gateways, strict=True):
+            clock.now_s = at_s + ahead(at_s)
+        begin = log.end_offset(0)
+        if not builders:
+            builders = [RecordBuilder(c, step_s * 1000, log.sites(), log.last_receive_ms(0)) for c in clocks]
+        for builder, queue in zip(builders, queues, strict=True):
+            if records := builder.take(queue):
+                log.append(records)
+            queue.clear()
+        closed = into.feed(log.read(0, begin, 10_000))
+        for name in ("accepted", "late"):
+            setattr(total, name, getattr(total, name) + getattr(closed, name))
+        for reason, count in closed.rejected.items():
+            total.rejected[reason] = total.rejected.get(reason, 0) + count
+        rows |= {(step.end_ms, row.device): (*row,) for step in closed.steps for row in step.devices}
+    return Result(sent, total.accepted, total.late, dict(total.rejected), rows)
+
+
+def same(one: Result, other: Result, without: str = "") -> bool:
+    """Whether the rows that both closed are the same, but for one device; they may differ in the newest ones."""
+    until_ms = min(max(end for end, _ in result.rows) for result in (one, other))
+    first, second = (
+        {key: row for key, row in result.rows.items() if key[0] <= until_ms and key[1] != without}
+        for result in (one, other)
+    )
+    return first == second and len(first) > 0
+
+
+STEPS = st.sampled_from([60, 300, 900, 3600])
+DEVICES = st.lists(
+    st.builds(
+        lambda every_s, phase, delay: Device(every_s, phase * LOOK_S % every_s, delay * LOOK_S),
+        st.sampled_from([10, 60, 120, 300, 600, 900]), st.integers(0, 200), st.integers(0, 4),
+    ), min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@st.composite
+def wrong_clocks(draw: st.DrawFn) -> Wrong:
+    """Ahead by hours or days, for minutes or until the end."""
+    begin_s = draw(st.integers(0, LENGTH_S // 2))
+    length_s = draw(st.sampled_from([120, 1800, LENGTH_S]))
+    return Wrong(begin_s, begin_s + length_s, draw(st.sampled_from([1, 2, 24, 300 * 24])) * HOUR_S)
+
+
+@pytest.mark.thorough
+@settings(max_examples=40, deadline=None)
+@given(DEVICES, STEPS, wrong_clocks(), st.booleans())
+def test_a_gateways_clock_that_is_ahead_costs_no_row(
+    devices: list[Device], step_s: int, clock: Wrong, away: bool
+) -> None:
+    """Whenever it is ahead, how far and for how long, also from a start on: rows are those of a right clock."""
+    gone = (max(0, clock.from_s - 600), clock.from_s) if away else (0, 0)
+    right, wrong = run(devices, step_s=step_s), run(devices, [clock], step_s, gone)
+    assert (wrong.late, wrong.refused) == (right.late, right.refused) == (0, {})
+    assert wrong.accepted == wrong.sent == right.sent
+    assert same(right, wrong)
+
+
+@pytest.mark.parametrize("every_s", [10, 120, 300])
+def test_two_gateways_of_a_site_need_not_agree(every_s: int) -> None:
+    """One of them is an hour ahead for ever: neither's devices lose anything."""
+    devices = [Device(every_s, 5), Device(every_s, 0)]
+    right, wrong = run(devices), run(devices, [lambda at_s: 0, lambda at_s: HOUR_S])
+    assert (wrong.late, wrong.refused, wrong.accepted) == (0, {}, wrong.sent)
+    assert same(right, wrong)
+
+
+@pytest.mark.parametrize("every_s", [10, 120, 300])
+def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int) -> None:
+    """Its samples are refused as 80 years old; once the clock is right, rows go on."""
+    years = 80 * 365 * 24 * HOUR_S
+    found = run([Device(every_s)], [Wrong(HOUR_S, HOUR_S + 120, years)])
+    assert found.late == 0
+    assert found.refused == {"ancient_ts": -(-120 // every_s)}
+    assert found.accepted == found.sent - found.refused["ancient_ts"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    DEVICES, STEPS, st.sampled_from([1, 30, 60, 61, HOUR_S, 80 * 365 * 24 * HOUR_S]), st.sampled_from([10, 120, 300])
+)
+@pytest.mark.thorough
+def test_one_device_that_is_ahead_changes_no_row_of_the_others(
+    devices: list[Device], step_s: int, ahead_s: int, every_s: int
+) -> None:
+    """Within a minute it counts by its own clock; beyond that each of its samples is a dead letter."""
+    fast = Device(every_s, 0, 0, Wrong(HOUR_S, HOUR_S + 1800, ahead_s))
+    plain, found = run(devices, step_s=step_s), run([*devices, fast], step_s=step_s)
+    assert found.late == 0
+    kept_out = len(range(HOUR_S, HOUR_S + 1800, every_s)) if ahead_s > 60 else 0
+    assert found.refused == ({"future_ts": kept_out} if kept_out else {})
+    assert found.accepted == found.sent - kept_out
+    assert same(plain, found, without=f"d{len(devices)}")
+
+
+@pytest.mark.parametrize("every_s", [10, 120, 300])
+@pytest.mark.parametrize("wrong_s", [-HOUR_S, -300 * 24 * HOUR_S])
+def test_a_site_whose_only_device_is_behind_has_rows_at_its_time(wrong_s: int, every_s: int) -> None:
+    """Nothing else says what time it is there: none of its samples is late."""
+    found = run([Device(every_s, ahead=lambda at_s: wrong_s)])
+    assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
