@@ -9,5 +9,5 @@ if (theme !== "light" && theme !== "dark") theme = matchMedia("(prefers-color-sc
 document.documentElement.dataset.theme = theme;
 
 // The view that the address names comes with the rest, not after it.
-const first = location.pathname.endsWith("/docs") ? [] : { now: ["now"], zone: ["zone", "zone_charts"] }[/^#\/(\w+)/.exec(location.hash)?.[1] ?? "now"] ?? [];
+const first = location.pathname.endsWith("/docs") ? [] : { now: ["now", "alert_groups"], zone: ["zone", "zone_charts"] }[/^#\/(\w+)/.exec(location.hash)?.[1] ?? "now"] ?? [];
 for (const name of first) document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: `page/views/${name}.js` }));

@@ -71,13 +71,24 @@ function focusOn(id) {
   (item?.querySelector("button") ?? item)?.focus();
 }
 
-// An alert: what, how sure, when, why, and what can be done about it.
-export function alertItem(alert, { withZone = true } = {}) {
+// Where an alert is: in words, as a link where its zone is there, and by which clock.
+export function placeOf(alert) {
   const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
   const site = siteOf(alert);
-  const timeZone = zone?.timezone ?? site.timezone ?? "UTC";
-  const now = zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms));
-  const where = zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
+  const isAlone = zone && Object.keys(store.sites).length === 1;
+  const label = alert.zone === "_site" ? site.label : `${isAlone ? "" : `${site.label}, `}${zone?.label ?? alert.zone}`;
+  return {
+    label, link: zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, label) : label, timeZone: zone?.timezone ?? site.timezone ?? "UTC",
+    now: zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms)),
+  };
+}
+
+export const ORDERS = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] };
+export const severityBadge = (alert) => h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`));
+
+// An alert: what, how sure, when, why, and what can be done about it.
+export function alertItem(alert, { withZone = true } = {}) {
+  const { link, timeZone, now } = placeOf(alert);
   const act = (verb, body) => async (event) => {
     const button = event.target;
     if (button.ariaDisabled === "true") return;
@@ -92,11 +103,11 @@ export function alertItem(alert, { withZone = true } = {}) {
     if (document.activeElement === document.body) focusOn(alert.id); // the list was drawn anew while the key was asked for
   };
   const failure = failures.get(alert.id);
-  const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
+  const can = ORDERS[alert.state] ?? [];
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, tabindex: "-1", "data-key": alert.id, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
-    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
+    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), severityBadge(alert)),
     h("p", { class: "small soft" }, [
-      withZone ? [where, " · "] : null,
+      withZone ? [link, " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
       whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
@@ -104,12 +115,14 @@ export function alertItem(alert, { withZone = true } = {}) {
     can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, h("p", { class: "small", role: "status" }, failure?.change === alert.change ? failure.words : null));
 }
 
-const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
+export const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
 
-const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert.seen_ms;
+export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert.seen_ms;
+
+export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
 export function alertWords(alert, timeZone, now) {
-  const kind = capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
+  const kind = kindWords(alert);
   if (OF_STATE.includes(alert.kind)) return kind;
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
@@ -131,7 +144,7 @@ export function whyWords(alert) {
 }
 
 const STATES = ["firing", "acknowledged", "muted"];
-const SEVERITIES = ["critical", "warning", "info"];
+export const SEVERITIES = ["critical", "warning", "info"];
 export const isPressing = (alert) => alert.state === "firing" && alert.severity !== "info";
 
 // What fires, and what somebody has seen or made quiet: the worst first, then the newest.
