@@ -1,9 +1,8 @@
 // What needs you now: alerts, zones by risk, sensors.
-import { addressOf } from "../address.js";
 import { dayAndTime, timeOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { nightBrief, outlookOf } from "../outlook.js";
-import { alertsOf, siteOf, store } from "../store.js";
+import { addressOf, alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
