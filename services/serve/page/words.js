@@ -2,7 +2,7 @@
 // translations.
 let said = {};
 let tongue = "en";
-let mended = []; // what depends on the value that was put in, as the article of a time: [pattern, instead]
+let mended = []; // [pattern, instead] for what depends on a value, as a time's article
 let plural = new Intl.PluralRules("en");
 const parts = new Set(); // which files there are beside that of all views
 

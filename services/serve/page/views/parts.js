@@ -56,8 +56,8 @@ export function waiting() {
     h("p", { class: "small soft" }, t("empty.hint")));
 }
 
-// Orders by the key of the entry that has their buttons, an alert's or a group's: whose are under way, and why the last one
-// failed, for as long as one of its alerts is there unchanged. Lists are drawn anew meanwhile.
+// Orders by the key of an alert or a group: which are under way, and why the last failed, while one of its alerts is there
+// unchanged. Lists are drawn anew meanwhile.
 const busy = new Set();
 const failures = new Map();
 const changeOf = (alert) => `${alert.id} ${alert.change}`;
@@ -67,7 +67,7 @@ function tellFailure(key, words, alerts) {
   for (const item of document.querySelectorAll(`li[data-key="${CSS.escape(key)}"]`)) item.lastElementChild.textContent = words;
 }
 
-// Gives an alert the focus back: its first button, where it has one; where it is folded away, the fold.
+// Gives an alert the focus back: its fold, its first button, or itself.
 function focusOn(id) {
   const item = document.querySelector(`[data-alert="${CSS.escape(id)}"]`);
   (item?.closest("details:not([open])")?.querySelector("summary") ?? item?.querySelector("button") ?? item)?.focus();
