@@ -71,6 +71,27 @@ def test_long_names_make_no_view_wider_than_a_phone(browser: Page, tmp_path: Pat
             assert browser.ask("[document.documentElement.scrollWidth, innerWidth]") == [360, 360], view
 
 
+@pytest.mark.parametrize("language", ["en", "nl", "es"])
+def test_text_of_twice_the_size_is_all_within_a_phone(browser: Page, address: str, language: str) -> None:
+    """No view becomes wider, all views stay in reach at the bottom, and the last line is above them."""
+    browser.renew(390, 844)
+    browser.speak(language)
+    for view in READY:
+        browser.open("about:blank")
+        browser.open(f"{address}/#/{view}")
+        browser.until("document.querySelectorAll('#views a').length === 6")
+        browser.ask("document.documentElement.style.fontSize = '200%'")
+        browser.until("document.querySelector('#view section') && !document.querySelector('#view > .loading')")
+        if view.startswith("zone"):
+            browser.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert browser.ask("[document.documentElement.scrollWidth, innerWidth]") == [390, 390], view
+        ends = "[...document.querySelectorAll('#views a')].map((one) => one.getBoundingClientRect())"
+        assert browser.ask(f"{ends}.every((one) => one.left >= 0 && one.right <= 390 && one.bottom <= 844)"), view
+        browser.ask("scrollTo(0, document.documentElement.scrollHeight)")
+        last, bar = ("document.getElementById('foot')", "document.getElementById('views')")
+        assert browser.ask(f"{last}.getBoundingClientRect().bottom <= {bar}.getBoundingClientRect().top"), view
+
+
 def test_the_keyboard_is_enough(page: Page, address: str) -> None:
     """From the first Tab: past the navigation to the content, into a zone, along its chart, and to a what-if question,
     with a focus that can be seen at each step.
@@ -211,12 +232,13 @@ def words_of(language: str, part: str = "") -> dict[str, str]:
     return said
 
 
-@pytest.mark.parametrize("part", ["", ".rules", ".system"])
+@pytest.mark.parametrize("part", ["", ".models", ".rules", ".system"])
 def test_translations_say_what_the_english_says(part: str) -> None:
     """Each message is in every language, with the same values in it; none is left over."""
     english, *others = (words_of(one, part) for one in ("en", "nl", "es"))
     for other in others:
-        other.pop("reasons", None)
+        for patterns in ("reasons", "mends"):
+            other.pop(patterns, None)
         assert other.keys() == english.keys()
         for key, text in english.items():
             assert set(re.findall(r"\{\w+\}", other[key])) == set(re.findall(r"\{\w+\}", text)), key
@@ -224,7 +246,7 @@ def test_translations_say_what_the_english_says(part: str) -> None:
 
 def test_every_message_that_is_asked_for_is_there() -> None:
     """What modules ask for by its full name is in the message file, or in that of their view, which no other asks."""
-    english, parts = words_of("en"), {view: words_of("en", f".{view}") for view in ("rules", "system")}
+    english, parts = words_of("en"), {view: words_of("en", f".{view}") for view in ("models", "rules", "system")}
     every = [key for said in (english, *parts.values()) for key in said]
     assert len(every) == len(set(every))
     files = [file for file in PAGE.rglob("*.js") if file.parent.name != "vendor"]

@@ -58,6 +58,25 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
     house.close()
 
 
+def test_a_device_that_slept_asks_again_at_once(page: Page, tmp_path: Path) -> None:
+    """Its timers stood still, so that the connection of before seems to be young; its clock says how long it was."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{STATE} === 'live'")
+        page.ask("""{ const real = window.fetch; window.streams = 0;
+            window.fetch = (path, ...more) => {
+                if (path === 'events') window.streams += 1;
+                return real(path, ...more);
+            };
+            const now = Date.now; Date.now = () => now() + 3_600_000; }""")
+        page.ask("document.dispatchEvent(new Event('visibilitychange'))")
+        page.until("window.streams > 0")
+        page.until(f"{STATE} === 'live'")
+        assert page.ask(BANNER) == ""
+
+
 def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> None:
     """Where only the page came, and nothing after it, it says so and shows all once somebody answers."""
     house = House(tmp_path)

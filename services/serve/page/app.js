@@ -2,9 +2,8 @@
 import { byId, h, put } from "./dom.js";
 import { isLocked, listenForKeys, onLock } from "./key.js";
 import { choose, fahrenheit, language, languages, theme } from "./prefs.js";
-import { begin, listen, store, zoneOf } from "./store.js";
+import { addressOf, begin, listen, store, zoneOf } from "./store.js";
 import { timeOf } from "./clock.js";
-import { addressOf } from "./address.js";
 import { learn, speak, t } from "./words.js";
 import { sure } from "./views/parts.js";
 
@@ -14,7 +13,7 @@ const VIEWS = {
   now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
   whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
   rules: () => Promise.all([import("./views/rules.js"), learn(".rules")]).then(([found]) => found.rulesView),
-  models: () => import("./views/models.js").then((found) => found.modelsView),
+  models: () => Promise.all([import("./views/models.js"), learn(".models")]).then(([found]) => found.modelsView),
   system: () => Promise.all([import("./views/system.js"), learn(".system")]).then(([found]) => found.systemView),
 };
 const OF_ZONE = ["zone", "whatif", "quality"];

@@ -1,4 +1,7 @@
-// The changes that can be asked about: of which metric, in which way, how far; and ready-made questions.
+// What can be changed in a what-if question, what is planned without the change, and what was a day before.
+import { offsetMs } from "./clock.js";
+
+// Of which metric, in which way, how far.
 export const CHANGES = {
   sp_heat_c: { way: "add", low: -6, high: 6, step: 0.5, usual: -1.5 },
   sp_vent_c: { way: "add", low: -6, high: 6, step: 0.5, usual: -1.5 },
@@ -18,3 +21,27 @@ export const CHANGES = {
 export const QUESTIONS = {
   cooler: ["sp_heat_c", -1.5], warmer: ["sp_heat_c", 1.5], screen_open: ["sp_screen_energy_pct", 0], screen_closed: ["sp_screen_energy_pct", 100], vents: ["vent_lee_pct", 20], cold: ["out_temp_c", -3],
 };
+
+// When the clock that a site's control follows showed the same a day before; in an hour that it left out then, a day of 24 hours
+// before (`clock_moved_min` in models/effects/situation.py).
+export function dayBefore(ms, { timezone, clock }) {
+  const then = ms - 86_400_000;
+  if (clock === "standard") return then;
+  const moved = offsetMs(ms, timezone) - offsetMs(then, timezone);
+  return offsetMs(then + moved, timezone) === offsetMs(then, timezone) ? then + moved : then;
+}
+
+// What a plan, as `planned` gives it, says of a moment; null where it says nothing.
+export function foreseenAt({ kind, time, values, until }, ms) {
+  const next = time.findIndex((one) => one > ms);
+  const last = next < 0 ? time.length - 1 : next - 1;
+  if (last < 0 || ms > until) return null;
+  if (kind === "setpoint" || next < 0) return values[last];
+  return values[last] + ((values[next] - values[last]) * (ms - time[last])) / (time[next] - time[last]);
+}
+
+// Values of rows, where one is not known that of the row before.
+export function heldOver(values) {
+  let held = null;
+  return values.map((value) => (held = value ?? held));
+}

@@ -6,6 +6,10 @@ import { keyFor, wantKey } from "./key.js";
 const SILENT_MS = 40_000; // the server says something every 15 s
 const LONGEST_WAIT_MS = 10_000;
 
+let cut = null; // of the open stream
+let heard = 0; // when it said something: by the device's clock, which goes on while it sleeps; timers do not
+const cutSilent = () => cut && Date.now() - heard > SILENT_MS && cut.abort();
+
 const pause = (ms, woken) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);
   woken.now = () => {
@@ -17,8 +21,10 @@ const pause = (ms, woken) => new Promise((resolve) => {
 // Calls `tell(kind, data)` for each event and `state(isLive)` when the connection comes or goes.
 export async function follow(tell, state) {
   const woken = { now: () => {} };
-  for (const name of ["online", "pageshow"]) addEventListener(name, () => woken.now());
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && woken.now());
+  const wake = () => [cutSilent(), woken.now()];
+  for (const name of ["online", "pageshow"]) addEventListener(name, wake);
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake());
+  setInterval(cutSilent, 5000);
   let last = "";
   let failed = 0;
   for (;;) {
@@ -46,21 +52,18 @@ export async function follow(tell, state) {
 }
 
 async function open(last) {
-  const cut = new AbortController();
-  const timer = setTimeout(() => cut.abort(), SILENT_MS);
+  cut = new AbortController();
+  heard = Date.now();
   const asked = { ...headers("read"), Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
-  const answer = await fetch("events", { headers: asked, cache: "no-store", signal: cut.signal });
-  clearTimeout(timer);
-  answer.cut = cut;
-  return answer;
+  return fetch("events", { headers: asked, cache: "no-store", signal: cut.signal });
 }
 
 async function read(answer, take) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const timer = setTimeout(() => answer.cut.abort(), SILENT_MS);
-    const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+    const { done, value } = await reader.read();
+    heard = Date.now();
     if (done) return;
     const messages = (rest + value).split("\n\n");
     rest = messages.pop();

@@ -5,9 +5,15 @@ try {
 } catch {
   // no storage: the device's own
 }
-if (theme !== "light" && theme !== "dark") theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-document.documentElement.dataset.theme = theme;
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+const isChosen = theme === "light" || theme === "dark";
+const paint = () => {
+  document.documentElement.dataset.theme = isChosen ? theme : isDark.matches ? "dark" : "light";
+};
+paint();
 
 // The view that the address names comes with the rest, not after it.
-const first = location.pathname.endsWith("/docs") ? [] : { now: ["now"], zone: ["zone", "zone_charts"] }[/^#\/(\w+)/.exec(location.hash)?.[1] ?? "now"] ?? [];
+const isDocs = location.pathname.endsWith("/docs");
+if (isDocs) isDark.addEventListener("change", paint); // the page itself draws its charts anew
+const first = isDocs ? [] : { now: ["now", "alert_groups"], zone: ["zone", "zone_charts"] }[/^#\/(\w+)/.exec(location.hash)?.[1] ?? "now"] ?? [];
 for (const name of first) document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: `page/views/${name}.js` }));

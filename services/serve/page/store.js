@@ -41,6 +41,8 @@ function emit(kind, what) {
 export const keyOf = ({ site, zone }) => `${site}/${zone}`;
 export const zoneOf = (key) => store.zones.find((zone) => zone.key === key);
 export const siteOf = (zone) => store.sites[zone.site] ?? { site: zone.site, label: zone.site, timezone: zone.timezone, latitude: null };
+// The addresses of the views: #/zone/SITE/ZONE and so on.
+export const addressOf = (name, key) => (key ? `#/${name}/${key.split("/").map(encodeURIComponent).join("/")}` : `#/${name}`);
 export const query = (key) => `zone=${encodeURIComponent(key)}`;
 export const path = (key) => {
   const at = key.indexOf("/");

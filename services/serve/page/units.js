@@ -7,7 +7,7 @@ const formats = new Map();
 function digits(value, count) {
   const key = `${spoken()} ${count}`;
   if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(spoken(), { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
-  return formats.get(key).format(value);
+  return formats.get(key).format(value).replace("-", "−");
 }
 
 const known = {};

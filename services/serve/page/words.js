@@ -1,6 +1,8 @@
-// What the page says, by message files: words/en.json, words/en.rules.json, words/en.system.json and their translations.
+// What the page says, by message files: words/en.json, those of single views such as words/en.rules.json, and their
+// translations.
 let said = {};
 let tongue = "en";
+let mended = []; // [pattern, instead] for what depends on a value, as a time's article
 let plural = new Intl.PluralRules("en");
 const parts = new Set(); // which files there are beside that of all views
 
@@ -14,6 +16,7 @@ export async function speak(language) {
   const files = await Promise.all(["", ...parts].map((part) => file(language + part)));
   if (files.length !== parts.size + 1) return speak(language); // a view came meanwhile
   said = Object.assign({}, ...files);
+  mended = (said.mends ?? []).map(([pattern, instead]) => [new RegExp(pattern, "g"), instead]);
   tongue = language;
   plural = new Intl.PluralRules(language);
   document.documentElement.lang = language;
@@ -38,7 +41,8 @@ export const has = (key) => key in said;
 export function t(key, values = {}) {
   const form = values.n === undefined ? key : `${key}.${plural.select(Number(values.n))}`;
   const text = said[form] ?? said[key] ?? said[`${key}.other`] ?? key;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  const whole = text.replace(/\{(\w+)\}/g, (written, name) => (name in values ? values[name] : written));
+  return mended.reduce((made, [pattern, instead]) => made.replace(pattern, instead), whole);
 }
 
 // What a metric is called; `label` is the server's own English word for it.
@@ -46,10 +50,14 @@ export const metricName = (metric, label) => (has(`metric.${metric}`) ? t(`metri
 
 export const capital = (text) => (text ? text[0].toLocaleUpperCase(tongue) + text.slice(1) : text);
 
-// A sentence of the server: metrics get their names, and what the message file knows is put into its language.
+const NUMBER = /(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,:/-]\d)/g; // not in dates, addresses, versions
+
+// A sentence of the server: metrics get their names, what the message file knows is put into its language,
+// and so are numbers.
 export function reason(sentence) {
   const named = (metric, ...more) => (has(`metric.${metric}`) ? (more.at(-2) ? metricName(metric) : capital(metricName(metric))) : metric);
   let text = sentence.replace(/\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b/g, named);
   for (const [pattern, instead] of said.reasons ?? []) text = text.replace(new RegExp(pattern, "g"), instead);
+  if ((1.5).toLocaleString(tongue) === "1,5") text = text.replace(NUMBER, (number) => number.replace(/[.,]/g, (mark) => (mark === "." ? "," : ".")));
   return text;
 }

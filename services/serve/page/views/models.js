@@ -81,7 +81,7 @@ export function modelsView(box) {
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
         model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
       evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
-      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : comparison.from_ms < 0 ? "models.watch.due" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
+      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : comparison.from_ms < 0 ? "models.watch.due" : "models.watch", { against: comparison.against === "online" ? t("model.online") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
       h("p", { class: "small soft" }, [t("models.made", { time: timeWords(model.created_ms) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
       evidence.length && model.reason ? fold(`${expert} gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
   }

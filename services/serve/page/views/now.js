@@ -1,12 +1,12 @@
 // What needs you now: alerts, zones by risk, sensors.
-import { addressOf } from "../address.js";
 import { dayAndTime, timeOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { nightBrief, outlookOf } from "../outlook.js";
-import { alertsOf, siteOf, store } from "../store.js";
+import { addressOf, alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
-import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
+import { groupedItems } from "./alert_groups.js";
+import { badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
 export function nowView(box) {
   const title = h("h2", {});
@@ -77,7 +77,7 @@ export function nowView(box) {
     const folded = (...of) => foldedAlerts(alerts, ...of);
     const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
     const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
-    put(alerts, title, shown.length ? h("ul", {}, shown.map((one) => alertItem(one))) : h("p", {}, t("alerts.quiet")),
+    put(alerts, title, shown.length ? h("ul", {}, groupedItems(alerts, shown)) : h("p", {}, t("alerts.quiet")),
       folded("info", t("alerts.know", { n: toKnow.length }), toKnow), folded("pending", t("alerts.pending", { n: pending.length }), pending), folded("over", t("alerts.over"), over));
   }
 

@@ -1,9 +1,8 @@
 // Pieces that several views show.
 import { order } from "../api.js";
 import { byId, h } from "../dom.js";
-import { addressOf } from "../address.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
-import { alertsOf, learningDay, siteOf, store } from "../store.js";
+import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
 import { count, number, percent } from "../units.js";
 import { capital, metricName, reason, t } from "../words.js";
 
@@ -57,59 +56,92 @@ export function waiting() {
     h("p", { class: "small soft" }, t("empty.hint")));
 }
 
-// Why the last order about an alert failed, by its id, until its state changes. Lists are drawn anew while an order is under way.
+// Orders by the key of an alert or a group: which are under way, and why the last failed, while one of its alerts is there
+// unchanged. Lists are drawn anew meanwhile.
+const busy = new Set();
 const failures = new Map();
+const changeOf = (alert) => `${alert.id} ${alert.change}`;
 
-function tellFailure(id, words) {
-  failures.set(id, { words, change: store.alerts[id]?.change });
-  for (const item of document.querySelectorAll(`[data-alert="${CSS.escape(id)}"]`)) item.querySelector('[role="status"]').textContent = words;
+function tellFailure(key, words, alerts) {
+  failures.set(key, { words, of: alerts.map(changeOf) });
+  for (const item of document.querySelectorAll(`li[data-key="${CSS.escape(key)}"]`)) item.lastElementChild.textContent = words;
 }
 
-// Gives an alert the focus back: its first button, where it has one.
+// Gives an alert the focus back: its fold, its first button, or itself.
 function focusOn(id) {
   const item = document.querySelector(`[data-alert="${CSS.escape(id)}"]`);
-  (item?.querySelector("button") ?? item)?.focus();
+  (item?.closest("details:not([open])")?.querySelector("summary") ?? item?.querySelector("button") ?? item)?.focus();
 }
+
+// The same order for each of them. What has changed by itself meanwhile needs none, unless it is all that was meant.
+async function give(verb, key, alerts, button) {
+  if (busy.has(key)) return;
+  busy.add(key);
+  button.ariaDisabled = "true"; // "disabled" would take the focus from it
+  tellFailure(key, "", alerts);
+  try {
+    for (const { id } of alerts) {
+      try {
+        if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, t(`alert.${verb}.what`), verb === "mute" ? { hours: 8 } : undefined)) === null) break;
+      } catch (error) {
+        if (alerts.length === 1 || ![404, 409].includes(error.status)) throw error;
+      }
+    }
+  } catch (error) {
+    tellFailure(key, error.message, alerts);
+  }
+  busy.delete(key);
+  for (const one of document.querySelectorAll(`[data-order="${CSS.escape(key)}"]`)) one.ariaDisabled = null;
+  if (document.activeElement === document.body) focusOn(alerts[0].id); // the list was drawn anew while the key was asked for
+}
+
+// The end of an entry: what can be ordered about its alerts, which are in the same state, and why that failed.
+const ORDERS = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] };
+export function orders(key, alerts, words = (verb) => verb) {
+  const can = ORDERS[alerts[0].state];
+  const failure = failures.get(key);
+  const button = (verb) => h("button", {
+    type: "button", "data-key": `${key} ${verb}`, "data-order": key, "aria-disabled": busy.has(key) ? "true" : null, onclick: ({ target }) => give(verb, key, alerts, target),
+  }, words(t(`alert.${verb}`)));
+  return [can ? h("p", { class: "row left" }, can.map(button)) : null, h("p", { class: "small", role: "status" }, alerts.some((one) => failure?.of.includes(changeOf(one))) ? failure.words : null)];
+}
+
+// Where an alert is: in words, as a link where its zone is there, and by which clock.
+export function placeOf(alert) {
+  const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
+  const site = siteOf(alert);
+  const isAlone = zone && Object.keys(store.sites).length === 1;
+  const label = alert.zone === "_site" ? site.label : `${isAlone ? "" : `${site.label}, `}${zone?.label ?? alert.zone}`;
+  return {
+    label, link: zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, label) : label, timeZone: zone?.timezone ?? site.timezone ?? "UTC",
+    now: zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms)),
+  };
+}
+
+export const severityBadge = (alert) => h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`));
 
 // An alert: what, how sure, when, why, and what can be done about it.
 export function alertItem(alert, { withZone = true } = {}) {
-  const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
-  const site = siteOf(alert);
-  const timeZone = zone?.timezone ?? site.timezone ?? "UTC";
-  const now = zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms));
-  const where = zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
-  const act = (verb, body) => async (event) => {
-    const button = event.target;
-    if (button.ariaDisabled === "true") return;
-    button.ariaDisabled = "true"; // "disabled" would take the focus from it
-    tellFailure(alert.id, "");
-    try {
-      await order("POST", `alerts/${encodeURIComponent(alert.id)}/${verb}`, t(`alert.${verb}.what`), body);
-    } catch (error) {
-      tellFailure(alert.id, error.message);
-    }
-    button.ariaDisabled = null;
-    if (document.activeElement === document.body) focusOn(alert.id); // the list was drawn anew while the key was asked for
-  };
-  const failure = failures.get(alert.id);
-  const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
+  const { link, timeZone, now } = placeOf(alert);
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, tabindex: "-1", "data-key": alert.id, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
-    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
+    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), severityBadge(alert)),
     h("p", { class: "small soft" }, [
-      withZone ? [where, " · "] : null,
+      withZone ? [link, " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
       whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
     ]),
-    can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, h("p", { class: "small", role: "status" }, failure?.change === alert.change ? failure.words : null));
+    orders(alert.id, [alert]));
 }
 
-const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
+export const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
 
-const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert.seen_ms;
+export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert.seen_ms;
+
+export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
 export function alertWords(alert, timeZone, now) {
-  const kind = capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
+  const kind = kindWords(alert);
   if (OF_STATE.includes(alert.kind)) return kind;
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
@@ -127,11 +159,11 @@ export function whyWords(alert) {
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
   return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
-    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit}`}`)).join(", ");
+    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit === "h" ? t("unit.h") : one.unit}`}`)).join(", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];
-const SEVERITIES = ["critical", "warning", "info"];
+export const SEVERITIES = ["critical", "warning", "info"];
 export const isPressing = (alert) => alert.state === "firing" && alert.severity !== "info";
 
 // What fires, and what somebody has seen or made quiet: the worst first, then the newest.

@@ -1,9 +1,8 @@
 // What you are warned of: the rules of a site or of one of its zones, as files and the API have them, to be seen and changed.
-import { addressOf } from "../address.js";
 import { get, order } from "../api.js";
 import { dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
-import { store, zoneOf } from "../store.js";
+import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, t } from "../words.js";
 import { noZone, zonePicker } from "./parts.js";

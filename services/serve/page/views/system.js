@@ -65,7 +65,7 @@ export function systemView(box) {
       if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) }), silence(name)));
     }
     rows.push(row(t("part.history"), "", t("history.words")));
-    for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("model.none") : report.version })));
+    for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("model.online") : report.version })));
     for (const [name, found] of named("retrainer")) rows.push(row(t(name.replace("-", ".").replace("retrainer", "part.retrainer")), found.last_error || found.registry_error, found.running ? t("retrainer.runs") : t("models.next", { when: reason(found.next_training ?? "–") })));
     for (const [name, found] of named("runtime")) rows.push(row("HTTP", found.error, found.kind === "haproxy" ? "HAProxy" : `Ray Serve${found.reason ? ` (${found.reason})` : ""}`, silence(name)));
     return rows;

@@ -1,6 +1,6 @@
 // What if: a change of tonight's plan, drawn or typed; both paths, and what is known about it.
 import { ask, get, Offline } from "../api.js";
-import { CHANGES, QUESTIONS } from "../changes.js";
+import { CHANGES, dayBefore, foreseenAt, heldOver, QUESTIONS } from "../changes.js";
 import { TimeChart } from "../chart.js";
 import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
 import { debounced, h, put, single } from "../dom.js";
@@ -9,7 +9,6 @@ import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { meant, number, shown, signed, span, unitOf } from "../units.js";
-import { dayBefore, foreseenAt, heldOver } from "../usual.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
@@ -214,7 +213,7 @@ export function whatIfView(box, key) {
     planChart.options.minSpan = { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8;
     planChart.show([
       { id: "plan", name: t("whatif.planned"), colour: "past", step: true, time: times, values: base.map(value) },
-      { id: "changed", name: t("whatif.changed"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },
+      { id: "changed", name: t("whatif.with"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },
     ], { from, to, nights: nights(from, to, siteOf(zone())) });
   }
 

@@ -6,11 +6,10 @@ import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
 import { lastNightWords } from "../quality_words.js";
-import { keyOf, path, query, siteOf, store, zoneOf } from "../store.js";
+import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.js";
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
-import { addressOf } from "../address.js";
 import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 

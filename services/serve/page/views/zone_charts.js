@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { pointsOf } from "../forecast.js";
 import { lineOf, planned, seriesOf } from "../past.js";
 import { nights } from "../sun.js";
-import { shown, unitOf } from "../units.js";
+import { number, shown, unitOf } from "../units.js";
 import { t } from "../words.js";
 import { name } from "./parts.js";
 
@@ -89,7 +89,7 @@ export class ZoneCharts {
     const last = points.at(-1);
     this.charts.climate.describe(t("chart.label", {
       metric: name(target), zone: zone.label, from: dayAndTime(view.from, site.timezone), to: dayAndTime(view.to, site.timezone),
-      ahead: last ? t("chart.label.ahead", { value: `${shown(last.p50, target).toFixed(places)} ${unitOf(target)}`, time: dayAndTime(last.time_ms, site.timezone) }) : "",
+      ahead: last ? t("chart.label.ahead", { value: number(last.p50, target), time: dayAndTime(last.time_ms, site.timezone) }) : "",
     }));
   }
 

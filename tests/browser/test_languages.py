@@ -1,0 +1,94 @@
+"""Dutch and Spanish as people write them: decimals, articles before times; and the colours of the API's description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.browser.driver import Page
+from tests.browser.serving import House, opened
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A house with two zones."""
+    house = House(tmp_path_factory.mktemp("house"))
+    house.fill()
+    with opened(house) as found:
+        yield found
+
+
+def said(page: Page, language: str, expression: str, module: str = "words") -> Any:
+    """What an expression says in a language, with a module of the page as ``m``."""
+    return page.ask(f"""(async () => {{
+        const words = await import('/page/words.js');
+        await words.speak('{language}');
+        const m = await import('/page/{module}.js');
+        return {expression};
+    }})()""")
+
+
+@pytest.mark.parametrize("language", ["nl", "es"])
+@pytest.mark.parametrize(
+    ("english", "numbers"),
+    [
+        ("air_temp_c: stuck at 21.4 °C since 2022-03-01 14:05", "21,4 °C"),
+        ("12,093 rows are closed; a forecast from the newest is awaited", "12.093"),
+        ("errors are 1.75 times as large since 14:05", "1,75"), ("the newest reading is 2.5 h old.", "2,5 h"),
+        ("1,234.5 J/cm² came", "1.234,5"), ("broker 127.0.0.1:1883 is away", "127.0.0.1:1883"),
+        ("read v1.2 of docs/plans.md", "v1.2"), ("since 2022-03-01 14:05", "2022-03-01 14:05"),
+    ],
+)  # fmt: skip
+def test_numbers_in_sentences_of_the_api(page: Page, address: str, language: str, english: str, numbers: str) -> None:
+    """Decimals and thousands are as in the rest of the page; addresses, versions and dates stay."""
+    page.open(address)
+    assert numbers in said(page, language, f"m.reason({json.dumps(english)})")
+    assert said(page, "en", f"m.reason({json.dumps(english)})").endswith(english[-8:])
+
+
+@pytest.mark.parametrize(
+    ("key", "time", "words"),
+    [
+        ("alert.since.firing", "14:05", "avisada a las 14:05"), ("alert.since.firing", "01:05", "avisada a la 01:05"),
+        ("alert.since.firing", "sáb, 26 feb, 21:00", "avisada el sáb, 26 feb, 21:00"),
+        ("alert.since.pending", "mié, 2 mar, 21:00", "desde el mié, 2 mar, 21:00"),
+        ("alert.until", "dom, 27 feb, 21:00", "callada hasta el dom, 27 feb, 21:00"),
+    ],
+)  # fmt: skip
+def test_spanish_articles_follow_the_time(page: Page, address: str, key: str, time: str, words: str) -> None:
+    """Before hours stands "las", before one o'clock "la", and before a day "el"."""
+    page.open(address)
+    assert said(page, "es", f"m.t({key!r}, {{time: {time!r}}})") == words
+
+
+def test_negative_numbers_have_one_minus(page: Page, address: str) -> None:
+    """The same sign as differences have, which no line breaks after."""
+    page.open(address)
+    for language, number in (("en", "−2.5"), ("nl", "−2,5"), ("es", "−2,5")):
+        assert said(page, language, "m.count(-2.5, 1)", "units") == number
+
+
+def test_the_description_of_the_api_follows_the_device(page: Page, address: str) -> None:
+    """Also when its colours change while it is open, unless light or dark was chosen."""
+
+    def scheme(value: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": value}]
+        page.call("Emulation.setEmulatedMedia", features=features)
+
+    theme = "document.documentElement.dataset.theme"
+    scheme("light")
+    page.open(f"{address}/docs")
+    page.until(f"document.querySelector('#view h3') && {theme} === 'light'")
+    scheme("dark")
+    page.until(f"{theme} === 'dark'")
+    page.ask("localStorage.setItem('hothouse', JSON.stringify({theme: 'light'}))")
+    page.call("Page.reload")
+    page.until(f"document.querySelector('#view h3') && {theme} === 'light'")
+    scheme("light")
+    scheme("dark")
+    assert page.ask(f"new Promise((go) => setTimeout(() => go({theme}), 200))") == "light"
