@@ -38,10 +38,6 @@ POWER = 20.0
 """Each weighs its error to this negative power. The errors of neighbouring shares are nearly the same, so that a low
 power would hardly tell them apart."""
 
-BELIEVED = 0.5
-"""Real houses differ more from simulated ones than these do from each other: so much of what the network gained on
-simulated houses is believed beforehand."""
-
 OWN = 32.0
 """Errors on simulated houses weigh as much as this many examples of a zone's own. Those of other zones are not asked:
 on recordings that changes nothing, and a zone's forecast does not hang on what its neighbours are told of plans."""
@@ -94,15 +90,15 @@ class PretrainedCorrection:
         self._steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
         features = self._network.features
         cells = (len(spec.horizons_min), len(spec.targets))
-        self._size, believed = np.ones(cells), np.ones((*cells, len(SHARES)))
+        self._size, expected = np.ones(cells), np.ones((*cells, len(SHARES)))
         grid = hats(np.array(spec.horizons_min, dtype=np.float64)).astype(np.float64)
         for place, known in features.targets_known():
             self._size[:, place] = features.error[:, known]
-            half, whole = (1 - BELIEVED * (1 - grid @ errors[:, known]) for errors in (made.half, made.whole))
+            half, whole = (grid @ errors[:, known] for errors in (made.half, made.whole))
             bend = 2 * whole + 2 - 4 * half  # other shares lie on the parabola through these
-            believed[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
+            expected[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
         self._farthest = (LIMIT * self._size).astype(np.float32)
-        self._prior = (OWN * believed * self._size[..., None]).astype(np.float32)
+        self._prior = (OWN * expected * self._size[..., None]).astype(np.float32)
         self._keep = np.float32(np.exp(-stride / (days * spec.steps_per_day)))
         targets = len(spec.targets)
         self._zones = ZoneArrays(
