@@ -19,7 +19,8 @@ _NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
 _LEVELS = 6
 _SHOWN = 3
 _HOUR_MS = 3_600_000
-_FURTHEST_ZONE_H = 14
+_HALF_HOUR_MS = _HOUR_MS // 2
+_FIRST_HALF_ZONE_H, _FURTHEST_ZONE_H = 3, 14
 _ZONE_TOLERANCE_MS = 90_000  # what lies beside whole hours is a clock of no zone
 _YEAR_MS = 31_557_600_000
 _SPANS = (("years", _YEAR_MS), ("days", 24 * _HOUR_MS), ("h", _HOUR_MS), ("min", 60_000), ("s", 1000))
@@ -55,23 +56,27 @@ def of_time(ts: int, receive_ms: int, tolerance_ms: int) -> str:
     return ""
 
 
-def of_zone(ts: int, receive_ms: int) -> str:
-    """A question whether a time is that of another time zone: whole hours off; empty if it is not.
+def of_zone(ts: int, receive_ms: int, tolerance_ms: int = _ZONE_TOLERANCE_MS) -> str:
+    """A question whether a time is that of another time zone: whole hours off, or half ones from 3 h on; empty if not.
 
     >>> of_zone(1_646_100_001_000, 1_646_092_800_500), of_zone(1_646_096_280_500, 1_646_092_800_500)
     ('; does the device send local time (UTC+2)?', '')
+    >>> of_zone(1_646_112_600_000, 1_646_092_800_500)
+    '; does the device send local time (UTC+5:30)?'
     """
-    hours = round((ts - receive_ms) / _HOUR_MS)
-    off_ms = abs(ts - receive_ms - hours * _HOUR_MS)
-    is_zone = 1 <= abs(hours) <= _FURTHEST_ZONE_H and off_ms <= _ZONE_TOLERANCE_MS
-    return f"; does the device send local time (UTC{hours:+d})?" if is_zone else ""
+    halves = round((ts - receive_ms) / _HALF_HOUR_MS)
+    hours, half = divmod(abs(halves), 2)
+    is_zone = 1 <= hours <= _FURTHEST_ZONE_H and (not half or hours >= _FIRST_HALF_ZONE_H)
+    if not is_zone or abs(ts - receive_ms - halves * _HALF_HOUR_MS) > tolerance_ms:
+        return ""
+    return f"; does the device send local time (UTC{'+' if halves > 0 else '-'}{hours}{':30' if half else ''})?"
 
 
 def of_clock(ts: int, receive_ms: int) -> str:
     """What a refused time says of the device's clock, or of the gateway's; empty if no clock shows such a time.
 
     >>> of_clock(1_646_096_280_500, 1_646_092_800_500), of_clock(1_046_092_800_000, 1_646_092_800_500)
-    ('; is its clock 58 min ahead?', '; is its clock 19 years behind?')
+    ("; is its clock 58 min ahead, or the gateway's behind?", "; is its clock 19 years behind, or the gateway's ahead?")
     >>> of_clock(3_000, 1_646_092_800_500), of_clock(1_646_092_800_500, 3_000), of_clock(10**17, 1_646_092_800_500)
     ('; was its clock never set?', "; the gateway's clock is not set", '')
     """
@@ -81,9 +86,12 @@ def of_clock(ts: int, receive_ms: int) -> str:
         return "; was its clock never set?"
     if zone := of_zone(ts, receive_ms):
         return zone
-    off_ms, way = abs(ts - receive_ms), "ahead" if ts > receive_ms else "behind"
+    off_ms = abs(ts - receive_ms)
+    if off_ms >= _LONGEST_OFF_MS:
+        return ""
+    way, other = ("ahead", "behind") if ts > receive_ms else ("behind", "ahead")
     unit, unit_ms = next(span for span in _SPANS if off_ms >= 2 * span[1] or span is _SPANS[-1])
-    return f"; is its clock {off_ms // unit_ms} {unit} {way}?" if off_ms < _LONGEST_OFF_MS else ""
+    return f"; is its clock {off_ms // unit_ms} {unit} {way}, or the gateway's {other}?"
 
 
 def of_temperature(value: float, unit: str, high: float) -> str:

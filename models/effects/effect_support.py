@@ -102,7 +102,7 @@ def vague(effect: F32) -> list[str]:
     """Why ``effect [T, EFFECT_TARGETS, Q]`` is no answer: what is too uncertain to be of use. Empty where it is one.
 
     >>> vague(np.tile(np.float32([-33.0, -4.0, 22.0]), (1, 4, 1)))[0]
-    'air temperature may change by -33 to 22 °C, too uncertain to be of use; ask for a smaller or a shorter change'
+    'air temperature may change by -33 to +22 °C, too uncertain to be of use; ask for a smaller or a shorter change'
     """
     said = []
     for target, (name, widest, unit) in WIDEST.items():
@@ -111,7 +111,7 @@ def vague(effect: F32) -> list[str]:
         if np.nanmax(wide, initial=0.0) > widest:
             at = int(np.nanargmax(wide))
             said.append(
-                f"{name} may change by {low[at]:.0f} to {high[at]:.0f} {unit}, too uncertain to be of use; "
+                f"{name} may change by {low[at]:+.0f} to {high[at]:+.0f} {unit}, too uncertain to be of use; "
                 "ask for a smaller or a shorter change"
             )
     return said

@@ -61,6 +61,7 @@ class Site:
     closed_ms: int | None = None
     newest_ms: int | None = None
     quiet_ms: int | None = None
+    ticked_ms: int = 0
     tick_ms: int = 0
     open: dict[int, dict[tuple[str, str, str, int], Reading]] = field(default_factory=dict)
     counters: dict[tuple[str, str, str], float] = field(default_factory=dict)
@@ -181,6 +182,7 @@ class Judge:
         end = _end(site, reading.ts_ms)
         if site.closed_ms is not None and end <= site.closed_ms:
             self.dead_letters["late", reading.topic] += 1
+            self._hear(site, reading.ts_ms)
             return
         window = site.open.setdefault(end, {})
         if reading[:4] in window:
@@ -188,10 +190,15 @@ class Judge:
             return
         window[reading[:4]] = reading
         self.accepted += 1
-        trusted = min(reading.ts_ms, self._now_ms)
-        if site.newest_ms is None or trusted > site.newest_ms:
-            site.newest_ms, site.quiet_ms = trusted, None
-            self._close(name, site, trusted - site.lateness_ms)
+        if self._hear(site, reading.ts_ms):
+            self._close(name, site, min(reading.ts_ms, self._now_ms) - site.lateness_ms)
+
+    def _hear(self, site: Site, ts_ms: int) -> bool:
+        trusted = min(ts_ms, self._now_ms)
+        if site.newest_ms is not None and trusted <= site.newest_ms:
+            return False
+        site.newest_ms, site.quiet_ms, site.ticked_ms = trusted, None, 0
+        return True
 
     def _silence(self, name: str, site: Site) -> None:
         if site.newest_ms is None:
@@ -199,12 +206,13 @@ class Judge:
         pause_ms = max(site.idle_ms, max(self._step_ms, site.steps[-1][1]) // 5)  # ticks: every tenth of a step
         if site.quiet_ms is None or self._now_ms - site.tick_ms > pause_ms:
             site.quiet_ms = self._now_ms  # nobody listened meanwhile
+        site.ticked_ms += min(self._now_ms - site.tick_ms, self._now_ms - site.quiet_ms)
         site.tick_ms = self._now_ms
         silent_ms = self._now_ms - site.quiet_ms
         if silent_ms >= site.idle_ms:
             # The gateway's clock may be ahead: only after a long silence is it believed, and then by three days.
             unseen_ms = 3 * 86_400_000 if silent_ms >= max(3_600_000, 3 * site.steps[-1][1]) else 0
-            reached_ms = min(self._now_ms - site.idle_ms, site.newest_ms + silent_ms + unseen_ms)
+            reached_ms = min(self._now_ms - site.idle_ms, site.newest_ms + site.ticked_ms + unseen_ms)
             self._close(name, site, reached_ms - site.lateness_ms)
 
     def _close(self, name: str, site: Site, watermark_ms: int) -> None:

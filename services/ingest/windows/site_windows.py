@@ -28,7 +28,10 @@ GAP_MS = 3 * 86_400_000
 """A silent site gives empty rows for this long after its newest sample; then its rows jump to the next."""
 
 LONG_SILENCE_MS = 3_600_000
-"""Silence that is no pause between two samples, where it is three steps, too."""
+"""A pause between two samples is shorter than this, or than three steps where these are longer."""
+
+_LATE_ZONE_TOLERANCE_MS = 5000
+"""A queue that comes late has samples of all ages; only of a few it would be asked whether they are of another zone."""
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -53,6 +56,7 @@ class SiteWindows:
         self._newest_row_ms = 0  # end of the newest closed step that held samples
         self._quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
         self._tick_ms = 0  # receive time of the newest tick
+        self._ticked_ms = 0  # how long ticks went by since the newest event time moved, without the times between them
         self._open_rows: dict[int, OpenRow] = {}
 
     @property
@@ -91,6 +95,7 @@ class SiteWindows:
             self._quiet_ms = receive_ms
         if receive_ms - self._tick_ms <= apart_ms:
             self.zones.listen(receive_ms - self._tick_ms)
+            self._ticked_ms += min(receive_ms - self._tick_ms, receive_ms - self._quiet_ms)
         self._tick_ms = receive_ms
         silent_ms = receive_ms - self._quiet_ms
         if silent_ms >= self.settings.idle_ms:
@@ -98,16 +103,16 @@ class SiteWindows:
             self._advance(place, newest_ms - self.settings.lateness_ms, feed)
 
     def _reached_ms(self, newest_ms: int, receive_ms: int, silent_ms: int) -> int:
-        """The event time that a site has reached whose newest is ``newest_ms``, after ticks saw ``silent_ms`` of
-        silence: the receive time less the idle time.
+        """The event time that a site has reached whose newest is ``newest_ms``, at a tick of ``receive_ms``.
 
-        A receive time is a gateway's clock, which may be ahead. So event time goes no further than ticks went by since
-        the newest sample; after a long silence ``GAP_MS`` further, so that a silent site does not stay behind because
-        its gateway was away, and no clock closes its rows for years.
+        It is the receive time less the idle time where clocks are right. But a receive time is a gateway's clock, which
+        may be ahead. So event time goes no further than ticks went by since the newest sample; after ``silent_ms`` of
+        ticks without a pause that are a long silence, ``GAP_MS`` further, so that a silent site does not stay behind
+        because its gateway was away, and no clock closes its rows for years.
         """
         long_ms = max(LONG_SILENCE_MS, 3 * self.settings.grid.newest_step_ms)
         unseen_ms = GAP_MS if silent_ms >= long_ms else 0
-        return min(receive_ms - self.settings.idle_ms, newest_ms + silent_ms + unseen_ms)
+        return min(receive_ms - self.settings.idle_ms, newest_ms + self._ticked_ms + unseen_ms)
 
     def event(self, place: Place, feed: Feed) -> Left | None:
         """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the
@@ -174,7 +179,10 @@ class SiteWindows:
             accepted, known = int(np.count_nonzero(new)), int(np.count_nonzero(~new & ~late))
             feed.closed.accepted += accepted
             feed.closed.duplicates += known
-            newest = int(run.trusted_ms[part][new].max()) if accepted else _NEVER_MS
+            # A late sample closes nothing. It tells that the site is not silent: else rows of a site whose clock is
+            # behind would go on closing by receive time, and all that it sends would be late.
+            heard = run.trusted_ms[part][new | late]
+            newest = int(heard.max()) if len(heard) else _NEVER_MS
             if self._hear(newest):
                 ((closing, _),) = run.places(np.array([done - 1]))
                 self._advance(places[closing], newest - self.settings.lateness_ms, feed)
@@ -195,7 +203,7 @@ class SiteWindows:
         """Whether this is the newest event time."""
         if self._newest_ms is not None and newest_ms <= self._newest_ms:
             return False
-        self._newest_ms, self._quiet_ms = newest_ms, None
+        self._newest_ms, self._quiet_ms, self._ticked_ms = newest_ms, None, 0
         return True
 
     def _late(self, at: I64, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
@@ -206,7 +214,7 @@ class SiteWindows:
             receive_ms = places[record][1].receive_ms
             detail = (
                 f"ts {sample.ts_ms} is {receive_ms - sample.ts_ms} ms before its receive time, and its row was closed; "
-                f"rows are closed up to {self.closed_ms}{of_zone(sample.ts_ms, receive_ms)}"
+                f"rows are closed up to {self.closed_ms}{of_zone(sample.ts_ms, receive_ms, _LATE_ZONE_TOLERANCE_MS)}"
             )
             feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
 
@@ -276,7 +284,7 @@ class SiteWindows:
             "settings": self.settings.state(), "sensors": self._sensors.state(), "names": self.names.state(),
             "zones": self.zones.state(),
             "closed_ms": self.closed_ms, "newest_ms": self._newest_ms, "newest_row_ms": self._newest_row_ms,
-            "quiet_ms": self._quiet_ms, "tick_ms": self._tick_ms,
+            "quiet_ms": self._quiet_ms, "tick_ms": self._tick_ms, "ticked_ms": self._ticked_ms,
             "open_rows": [[end, list(row.samples())] for end, row in self._open_rows.items()],
         }  # fmt: skip
 
@@ -285,6 +293,8 @@ class SiteWindows:
         self.closed_ms, self._newest_ms = state["closed_ms"], state["newest_ms"]
         self._newest_row_ms, self._quiet_ms = state["newest_row_ms"], state["quiet_ms"]
         self._tick_ms = state["tick_ms"]
+        quiet_ms = self._tick_ms if self._quiet_ms is None else self._quiet_ms
+        self._ticked_ms = state.get("ticked_ms", self._tick_ms - quiet_ms)  # snapshots of before do not say it
         self.settings.load(state["settings"])
         self._sensors.load(state["sensors"])
         self.zones.load(state["zones"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -17,7 +18,7 @@ from edge.wire.vocabulary import VOCABULARY
 from services.config import StreamSettings
 from services.ingest.windows.closed import Closed
 from services.ingest.windows.partition_windows import PartitionWindows
-from tests.services.ingest.samples import T0, sample
+from tests.services.ingest.samples import T0, record, sample, tick
 
 HOUR_S = 3600
 LENGTH_S = 4 * HOUR_S
@@ -189,3 +190,41 @@ def test_a_site_whose_only_device_is_behind_has_rows_at_its_time(wrong_s: int, e
     """Nothing else says what time it is there: none of its samples is late."""
     found = run([Device(every_s, ahead=lambda at_s: wrong_s)])
     assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
+
+
+@pytest.mark.parametrize("every_min", [4, 10, 16, 50, 61])
+def test_a_silent_sites_rows_go_on_while_its_gateway_starts_again_and_again(every_min: int) -> None:
+    """Each pause of ticks costs its own length until an hour without one, not what ticks had told before it."""
+    into = PartitionWindows(300_000, 10_000, 60_000, VOCABULARY)
+    into.feed([record(0, [sample(T0, 1)])])
+    ticks = [n for n in range(1, 24 * 120) if n // 2 % every_min >= 2]  # half minutes; two minutes are missing
+    for n in ticks:
+        into.feed([tick(n, T0 + n * 30_000)])
+    behind_s = ticks[-1] * 30 - ((into.watermark_ms("demo") or 0) - T0) // 1000
+    paused_s = sum(30 * (after - before) for before, after in pairwise(ticks) if after - before > 2)
+    assert behind_s < 450 + paused_s
+
+
+@pytest.mark.parametrize(("device_s", "gateway_s"), [(-600, 0), (0, HOUR_S), (-24 * HOUR_S, 0)])
+def test_a_site_of_a_wrong_clock_goes_on_after_a_long_silence(device_s: int, gateway_s: int) -> None:
+    """Rows closed as far ahead as the clocks are apart: what is late is what was made by then, not all that follows."""
+    into, log, clock, late, accepted = (
+        PartitionWindows(300_000, 10_000, 60_000, VOCABULARY),
+        MemoryLog(1),
+        Clock(),
+        0,
+        0,
+    )
+    builder = RecordBuilder(clock, 300_000)
+    for at_s in range(0, 10 * HOUR_S, LOOK_S):
+        silent = 3 * HOUR_S <= at_s < 4 * HOUR_S + 600
+        one = sample(T0 + (24 * HOUR_S + at_s + device_s) * 1000, at_s, site="s")
+        queue = [] if silent or at_s % 60 else [Message(sample_topic("s", "z1", one.device), encode_message([one]))]
+        clock.now_s, begin = 24 * HOUR_S + at_s + gateway_s, log.end_offset(0)
+        log.append(builder.take(queue))
+        closed = into.feed(log.read(0, begin, 1000))
+        late, accepted = late + closed.late, accepted + closed.accepted
+    apart_s = gateway_s - device_s
+    assert late <= apart_s // 60 + 7
+    assert late + accepted == (10 * HOUR_S - HOUR_S - 600) // 60
+    assert accepted > 100
