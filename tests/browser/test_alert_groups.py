@@ -141,3 +141,34 @@ def test_an_order_about_a_group_is_given_for_each_alert(page: Page, tmp_path: Pa
         page.until(f"({FOCUSED}).includes('acknowledged')")
         assert page.barriers() == []
     assert [said for said in page.complaints if not any(f"status of {code}" in said for code in (401, 409, 503))] == []
+
+
+def test_a_group_that_dissolves_while_an_order_fails_says_why(page: Page, tmp_path: Path) -> None:
+    """Of three alerts one is seen, then the broker is away: the two that are left, which are no group, say so."""
+    night = ColdNight(tmp_path, 3)
+    night.fails_after = 1
+    with opened(night.house) as address:
+        page.open(address)
+        page.until("document.querySelector('[data-group]')")
+        page.ask("document.querySelector('[data-group] > p > button').click()")
+        page.until("document.getElementById('order-key').open")
+        page.type("op-key")
+        page.press("Enter")
+        left = "[...document.querySelectorAll('[data-alert][data-state=firing]')]"
+        page.until(f"!document.querySelector('[data-group]') && {left}.length === 2")
+        page.until(f"{left}.every((one) => one.lastElementChild.textContent.includes('the broker is away'))")
+        new_row(page, night.house, ORIGIN_MS + STEP_MS)
+        assert page.ask(f"{left}.every((one) => one.lastElementChild.textContent.includes('the broker is away'))")
+
+
+def test_an_event_that_is_over_is_not_the_worst(page: Page, tmp_path: Path) -> None:
+    """One that began and ended has the chance of more to come, which may be less than another's."""
+    night = ColdNight(tmp_path, 4)
+    came = {"came_ms": ORIGIN_MS - 3 * HOUR_MS, "from_ms": ORIGIN_MS - 3 * HOUR_MS, "until_ms": ORIGIN_MS - HOUR_MS}
+    night.alerts["a1"] = night._changed("a1", **came)
+    night.house.do(night.house.live_state.put_alerts([night.alerts["a1"]]))
+    with opened(night.house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('Worst: z4')")
+        items = "[...document.querySelectorAll('[data-group] [data-alert]')].map((one) => one.dataset.alert)"
+        assert page.ask(items) == ["a4", "a3", "a2", "a1"]

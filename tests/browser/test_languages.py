@@ -40,6 +40,7 @@ def said(page: Page, language: str, expression: str, module: str = "words") -> A
         ("air_temp_c: stuck at 21.4 °C since 2022-03-01 14:05", "21,4 °C"),
         ("12,093 rows are closed; a forecast from the newest is awaited", "12.093"),
         ("errors are 1.75 times as large since 14:05", "1,75"), ("the newest reading is 2.5 h old.", "2,5 h"),
+        ("sp_heat_c is -1.5, planned was 18.5", "-1,5, "),
         ("1,234.5 J/cm² came", "1.234,5"), ("broker 127.0.0.1:1883 is away", "127.0.0.1:1883"),
         ("read v1.2 of docs/plans.md", "v1.2"), ("since 2022-03-01 14:05", "2022-03-01 14:05"),
     ],

@@ -8,7 +8,7 @@ const LONGEST_WAIT_MS = 10_000;
 
 let cut = null; // of the open stream
 let heard = 0; // when it said something: by the device's clock, which goes on while it sleeps; timers do not
-const cutSilent = () => cut && Date.now() - heard > SILENT_MS && cut.abort();
+const cutSilent = () => cut && Math.abs(Date.now() - heard) > SILENT_MS && cut.abort();
 
 const pause = (ms, woken) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);

@@ -50,7 +50,7 @@ export const metricName = (metric, label) => (has(`metric.${metric}`) ? t(`metri
 
 export const capital = (text) => (text ? text[0].toLocaleUpperCase(tongue) + text.slice(1) : text);
 
-const NUMBER = /(?<![\w.,:/-])\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,:/-]\d)/g; // not in dates, addresses, versions
+const NUMBER = /(?<![\w.,:/]-?)\d+(?:,\d{3})*(?:\.\d+)?(?!\w|[.,:/-]\d)/g; // not in dates, addresses, versions
 
 // A sentence of the server: metrics get their names, what the message file knows is put into its language,
 // and so are numbers.

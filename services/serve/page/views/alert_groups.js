@@ -5,7 +5,7 @@ import { alertItem, alertWords, goesOn, kindWords, OF_STATE, orders, placeOf, SE
 
 const FEWEST = 3; // two entries are as short as a group of two
 
-const likelihood = (alert) => (goesOn(alert) ? 2 : alert.chance ?? 0);
+const likelihood = (alert) => (goesOn(alert) && alert.until_ms > alert.seen_ms - 1_800_000 ? 2 : alert.chance ?? 0); // one that is past has the chance of more
 const worse = (a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || likelihood(b) - likelihood(a) || a.from_ms - b.from_ms;
 
 // Items of a list: each group stands where its first alert does. `box` holds the list as it is shown now.

@@ -56,15 +56,14 @@ export function waiting() {
     h("p", { class: "small soft" }, t("empty.hint")));
 }
 
-// Orders by the key of an alert or a group: which are under way, and why the last failed, while one of its alerts is there
-// unchanged. Lists are drawn anew meanwhile.
+// Orders under way, by the key of an alert or group; why the last about an alert failed, while it is unchanged. Lists are drawn anew meanwhile.
 const busy = new Set();
 const failures = new Map();
 const changeOf = (alert) => `${alert.id} ${alert.change}`;
 
 function tellFailure(key, words, alerts) {
-  failures.set(key, { words, of: alerts.map(changeOf) });
-  for (const item of document.querySelectorAll(`li[data-key="${CSS.escape(key)}"]`)) item.lastElementChild.textContent = words;
+  const keys = [key, ...alerts.map((one) => (failures.set(changeOf(one), words), one.id))];
+  for (const item of document.querySelectorAll("li[data-key]")) if (keys.includes(item.dataset.key)) item.lastElementChild.textContent = words;
 }
 
 // Gives an alert the focus back: its fold, its first button, or itself.
@@ -73,20 +72,23 @@ function focusOn(id) {
   (item?.closest("details:not([open])")?.querySelector("summary") ?? item?.querySelector("button") ?? item)?.focus();
 }
 
-// The same order for each of them. What has changed by itself meanwhile needs none, unless it is all that was meant.
+// The same order for each; what changed meanwhile needs none, unless it is all that was meant.
 async function give(verb, key, alerts, button) {
   if (busy.has(key)) return;
   busy.add(key);
   button.ariaDisabled = "true"; // "disabled" would take the focus from it
+  let refused = "";
   tellFailure(key, "", alerts);
   try {
     for (const { id } of alerts) {
       try {
         if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, t(`alert.${verb}.what`), verb === "mute" ? { hours: 8 } : undefined)) === null) break;
       } catch (error) {
-        if (alerts.length === 1 || ![404, 409].includes(error.status)) throw error;
+        if (alerts.length === 1 || ![403, 404, 409].includes(error.status)) throw error;
+        if (error.status === 403) refused = error.message;
       }
     }
+    if (refused) tellFailure(key, refused, alerts);
   } catch (error) {
     tellFailure(key, error.message, alerts);
   }
@@ -95,15 +97,14 @@ async function give(verb, key, alerts, button) {
   if (document.activeElement === document.body) focusOn(alerts[0].id); // the list was drawn anew while the key was asked for
 }
 
-// The end of an entry: what can be ordered about its alerts, which are in the same state, and why that failed.
+// The end of an entry: what can be ordered about its alerts, all in one state, and why that failed.
 const ORDERS = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] };
 export function orders(key, alerts, words = (verb) => verb) {
   const can = ORDERS[alerts[0].state];
-  const failure = failures.get(key);
   const button = (verb) => h("button", {
     type: "button", "data-key": `${key} ${verb}`, "data-order": key, "aria-disabled": busy.has(key) ? "true" : null, onclick: ({ target }) => give(verb, key, alerts, target),
   }, words(t(`alert.${verb}`)));
-  return [can ? h("p", { class: "row left" }, can.map(button)) : null, h("p", { class: "small", role: "status" }, alerts.some((one) => failure?.of.includes(changeOf(one))) ? failure.words : null)];
+  return [can ? h("p", { class: "row left" }, can.map(button)) : null, h("p", { class: "small", role: "status" }, alerts.map((one) => failures.get(changeOf(one))).find((words) => words) ?? null)];
 }
 
 // Where an alert is: in words, as a link where its zone is there, and by which clock.
@@ -166,14 +167,14 @@ const STATES = ["firing", "acknowledged", "muted"];
 export const SEVERITIES = ["critical", "warning", "info"];
 export const isPressing = (alert) => alert.state === "firing" && alert.severity !== "info";
 
-// What fires, and what somebody has seen or made quiet: the worst first, then the newest.
+// What fires, was seen or is quiet: the worst first, then the newest.
 export const shownAlerts = () => Object.values(store.alerts).filter((one) => STATES.includes(one.state))
   .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
 
 export const foldedAlerts = (box, id, title, found, options) => (found.length
   ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
 
-// Zones in the order in which somebody should look at them: alerts, then no readings, then weak ones, then by name.
+// Zones in the order in which to look at them: alerts, no readings, weak ones, by name.
 export function byRisk(zones) {
   const score = (zone) => {
     const firing = alertsOf(zone.key).filter((one) => one.state === "firing");
