@@ -12,8 +12,7 @@ const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
 const SEVERITIES = ["info", "warning", "critical"];
 const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
 const ONLY = { fruit_mm: ["condensation", "botrytis"], wet_rh_pct: ["botrytis"], base_c: ["mean_low", "mean_high"], per_100_j_cm2: ["mean_low", "mean_high"] };
-// By site, or site/zone: what is typed and not saved, in the API's units; it outlives a change of language. Names are people's own:
-// where "__proto__" is one it is as any other.
+// By site, or site/zone: what is typed and not saved, in the API's units; it outlives a change of language. "__proto__" may be a name.
 const drafts = Object.create(null);
 
 // Of an option: how the API's number is shown, and back; and what it is counted in.
@@ -31,7 +30,7 @@ const tidy = (value, places) => Number(value.toFixed(places));
 const optionsOf = (rule) => [
   ...(rule.sign ? OF_COURSE : rule.kind === "plan_not_followed" ? ["limit"] : []), "for_min", "keep_min", ...Object.keys(ONLY).filter((option) => ONLY[option].includes(rule.kind)),
 ];
-// A field's id; rules with names in letters that no id may hold have different ones.
+// A field's id: rules with letters that no id may hold have different ones.
 const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one.codePointAt(0).toString(16)}-`)}-${option}`;
 // The message about a rule's limit: that of its kind where the number is no plain value, such as a distance to the dew point.
 const byKind = (message, rule) => `${message}.${has(`${message}.${rule.kind}`) ? rule.kind : rule.sign}`;

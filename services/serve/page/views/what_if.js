@@ -60,7 +60,7 @@ export function whatIfView(box, key) {
     question();
   });
 
-  // From sunset, or from now where most of the night is to come, to sunrise; else the next night.
+  // To sunrise, from sunset or from now where most of the night is to come; else the next night.
   function tonight() {
     const now = forecast.origin_ms;
     const night = nights(now, now + 1.5 * DAY_MS, siteOf(zone())).find(([, rise]) => rise > now + 4 * 3_600_000) ?? [now, now + 8 * 3_600_000];
@@ -108,8 +108,8 @@ export function whatIfView(box, key) {
     showPlan();
   }
 
-  // What is planned of a metric for the next day, as the answer takes it (`Situation.usual` in models/effects/situation.py): what
-  // a plan says, else what was a day before, else what is now. Setpoints follow the greenhouse's clock, all else the sun.
+  // As the answer takes it (`Situation.usual` in models/effects/situation.py): what a plan says, else what was a day before, else
+  // what is now. Setpoints follow the greenhouse's clock, all else the sun.
   function plan(metric) {
     const from = forecast.origin_ms;
     const said = planned(plans, metric, from);
