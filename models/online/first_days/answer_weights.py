@@ -37,8 +37,8 @@ OWN, POOL = 8.0, 2.0
 """The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
 
 OWN_HOURS, OWN_HORIZONS = 3.0, 1.0
-"""A zone's own errors fade with this time constant and this many times the horizon: on a day that is unlike yesterday
-what yesterday says is soon distrusted at short horizons, at which errors come back soon."""
+"""A zone's own errors fade with this time constant and this many times the horizon, counted in examples: on a day that
+is unlike yesterday what yesterday says is soon distrusted at short horizons, at which errors come back soon."""
 
 POOL_DAYS = 14.0
 """How long the pool remembers."""
