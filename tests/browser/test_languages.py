@@ -24,11 +24,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def said(page: Page, language: str, expression: str, module: str = "words") -> Any:
-    """What an expression says in a language, with a module of the page as ``m``."""
+    """What an expression says in a language, with a module of the page as ``m``. The page, which has just begun, may
+    speak its own language meanwhile.
+    """
     return page.ask(f"""(async () => {{
         const words = await import('/page/words.js');
-        await words.speak('{language}');
         const m = await import('/page/{module}.js');
+        do await words.speak('{language}'); while (words.spoken() !== '{language}');
         return {expression};
     }})()""")
 
