@@ -45,8 +45,8 @@ WIDEST: Mapping[str, tuple[str, float, str]] = MappingProxyType(
         "co2_ppm": ("CO₂", 1000.0, "ppm"),
     }
 )
-"""How wide an 80 % interval of an effect may be, from p10 to p90. Wider ones say no more than that the day will be some
-day: so far the climate itself moves between a day's coldest and warmest hour."""
+"""Metric -> its name, how wide the 80 % interval of an effect may be, and its unit. Within a day the climate itself
+moves about as far: a wider interval tells nothing of it."""
 
 _NEEDED = {
     "air_temp_c": "the zone's air temperature",

@@ -95,9 +95,9 @@ class SiteWindows:
             self._quiet_ms = receive_ms
         if receive_ms - self._tick_ms <= apart_ms:
             self.zones.listen(receive_ms - self._tick_ms)
-            self._ticked_ms += min(receive_ms - self._tick_ms, receive_ms - self._quiet_ms)
-        self._tick_ms = receive_ms
         silent_ms = receive_ms - self._quiet_ms
+        self._ticked_ms += min(receive_ms - self._tick_ms, silent_ms)
+        self._tick_ms = receive_ms
         if silent_ms >= self.settings.idle_ms:
             newest_ms = self._reached_ms(self._newest_ms, receive_ms, silent_ms)
             self._advance(place, newest_ms - self.settings.lateness_ms, feed)
