@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bins_ahead
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bins_ahead, planned_columns, planned_now
 from models.spec import ForecastSpec
 
 __all__ = ["foreseen_off", "plan_differences"]
@@ -33,9 +33,7 @@ def plan_differences(ahead: F32, values: F32, origin_ms: I64, spec: ForecastSpec
         )
     steps = np.array(spec.horizon_steps, dtype=np.int64)
     length, day = values.shape[1], spec.steps_per_day
-    columns = [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
-    measured = values[..., columns]
-    measured[..., [column < 0 for column in columns]] = np.nan
+    measured = planned_now(values, planned_columns(spec))
     rows, count = _sums(measured)
     then = length - 1 + steps - day * -(-steps // day)
     around = AROUND_MS // spec.step_ms

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.eight_bits import from_steps, in_steps
-from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead, planned_columns, planned_now
 from models.masked import masked_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays, part_of
@@ -40,7 +40,8 @@ _KEPT = _DAY + BINS_BACK + 2
 @dataclass(frozen=True, slots=True)
 class Foreseen:
     """How far what is foreseen is off what is known, in steps (:func:`~models.features.eight_bits.in_steps`) of usual
-    deviations of a metric; 0 where one of both is missing. ``any`` says of which zones anything is foreseen.
+    deviations of a metric; 0 where one of both is missing. What is not measured is known as it was foreseen then.
+    ``any`` says of which zones anything is foreseen.
     """
 
     ahead: I8  # [Z, H, 3, K]: at the horizon off the usual, there off yesterday, on the way there off the usual
@@ -78,13 +79,13 @@ def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
 
 
 class KnownAheadFeatures:
-    """What was measured of the metrics of plans, by half-hours of the last day, and how far plans are off it.
+    """What was so of the metrics of plans, by half-hours of the last day, and how far plans are off it.
 
     :meth:`learn` once a step and zone, with the row that closed and what was foreseen at its end.
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
-        self._columns = [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
+        self._columns = planned_columns(spec)
         self._step_ms = spec.step_ms
         self._horizons_ms = np.array(spec.horizon_steps, dtype=np.int64) * spec.step_ms
         self._whole_days = self._horizons_ms % 86_400_000 == 0
@@ -114,7 +115,7 @@ class KnownAheadFeatures:
         """Take the rows of one step: ``values [Z, C]``, and ``foreseen [Z, T, K]`` as :meth:`Plans.ahead` gives it."""
         end_ms = step * self._step_ms
         now_bin = bin_of(end_ms)
-        self._measure(indices, now_bin, values)
+        self._measure(indices, now_bin, planned_now(values, self._columns, foreseen))
         s, back = self._zones, BINS_BACK
         place = (end_ms + self._horizons_ms) / BIN_MS - 0.5 - now_bin + back
         last = np.minimum(np.floor(place).astype(np.int64), self._bins - 2)
@@ -164,7 +165,7 @@ class KnownAheadFeatures:
         days = np.maximum(-(-(at - BINS_BACK) // _DAY), 1)
         return self._measured(indices, now_bin, now_bin - BINS_BACK + at - days * _DAY, newest)
 
-    def _measure(self, indices: I64, now_bin: int, values: F32) -> None:
+    def _measure(self, indices: I64, now_bin: int, row: F32) -> None:
         """Add a row to its half-hour's means; those of one that is over are kept, and the usual learns from them."""
         s = self._zones
         over = indices[s["bin"][indices] != now_bin]
@@ -172,10 +173,6 @@ class KnownAheadFeatures:
             if len(ended := over[s["bin"][over] >= 0]):
                 self._close(ended, now_bin)
             s["bin"][over], s["sum"][over], s["count"][over] = now_bin, 0, 0
-        row = np.full((len(indices), len(PLANNED)), np.nan, np.float32)
-        for k, column in enumerate(self._columns):
-            if column >= 0:
-                row[:, k] = values[:, column]
         known = np.isfinite(row)
         s["sum"][indices] += np.where(known, row, np.float32(0))
         s["count"][indices] += known

@@ -16,9 +16,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import cut
 from models.spec import ForecastSpec
 
-__all__ = ["BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "bin_of", "bins_ahead"]
+__all__ = [
+    "BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "bin_of", "bins_ahead", "planned_columns",
+    "planned_now",
+]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -62,6 +66,22 @@ def bins_ahead(spec: ForecastSpec) -> int:
     10
     """
     return BINS_BACK + 1 + -(-max(spec.horizons_min) * 60_000 // BIN_MS) + 1
+
+
+def planned_columns(spec: ForecastSpec) -> list[int]:
+    """Where rows have each of :data:`PLANNED`; -1 for what no zone measures."""
+    return [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
+
+
+def planned_now(values: F32, columns: Sequence[int], foreseen: F32 | None = None) -> F32:
+    """What rows ``values [..., C]`` say of :data:`PLANNED`, by :func:`planned_columns`, ``-> [..., K]``.
+
+    What a row of ``values [Z, C]`` lacks is as ``foreseen [Z, T, K]`` (:meth:`Plans.ahead`) for now: without a weather
+    station the weather of now, and later that of yesterday, is known from forecasts alone. Else it is NaN.
+    """
+    now = values[..., columns]
+    now[..., [column < 0 for column in columns]] = np.nan
+    return now if foreseen is None else np.where(np.isnan(now), cut(foreseen[:, BINS_BACK]), now)
 
 
 @dataclass(frozen=True, slots=True)

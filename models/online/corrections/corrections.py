@@ -173,9 +173,9 @@ class Corrections:
         """What the package's network adds, ``[Z, H, M]``; only zones in their first days are shown to it."""
         young = self._young(rows.zones)
         if self.tuned is not None:
-            network.see(rows.zones, rows.step, rows.values)  # the other one looks at the same memory
+            network.see(rows)  # the other one looks at the same memory
         elif len(young):
-            network.see(rows.zones[young], rows.step, rows.values[young])
+            network.see(rows.of(young))
         if mixed is not None:
             network.end(np.delete(rows.zones, young))
             if len(young):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from models.features.inputs import RECENT_MS, targets_of
 from models.features.plan_differences import foreseen_off
-from models.features.plans import PLANNED
+from models.features.plans import PLANNED, planned_columns, planned_now
 from models.half_precision import cut
 from models.masked import masked_mean
 from models.network.house_features import CONTROLS, TARGETS
@@ -50,7 +50,7 @@ class HouseMemory:
         self._spec, self._stride = spec, stride
         self._names = [name for name in channels_of(spec) if name in spec.channels]
         self._columns = [spec.channels.index(name) for name in self._names]
-        self._plan_columns = [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
+        self._plan_columns = planned_columns(spec)
         an_hour = max(_HOUR_MS // spec.step_ms, 1)
         self._hours, self._an_hour = spec.lookback_steps // an_hour, an_hour
         self._recent = min(max(RECENT_MS // spec.step_ms, 1), spec.lookback_steps)
@@ -79,15 +79,15 @@ class HouseMemory:
         if self._planned:
             self._planned.prepare(zones)
 
-    def see(self, indices: I64, step: int, values: F32) -> None:
-        """Take the rows of one step, ``values [Z, C]``."""
+    def see(self, indices: I64, step: int, values: F32, foreseen: F32 | None = None) -> None:
+        """Take the rows of one step, ``values [Z, C]``; what they lack of plans is as it is ``foreseen`` for now."""
         s = self._zones
         kept = values[:, self._columns]
         row = np.where(np.isfinite(kept), cut(kept), np.float32(np.nan))
         ring = s["row"].shape[1]
         s["row"][indices, step % ring], s["row_at"][indices, step % ring] = row, step
         if self._planned:
-            self._see_planned(self._planned, indices, step, values)
+            self._see_planned(self._planned, indices, step, planned_now(values, self._plan_columns, foreseen))
         if step % self._stride:
             return
         at = step // self._stride % self._places
@@ -95,9 +95,7 @@ class HouseMemory:
         s["target"][indices, at] = cut(targets_of(values, self._spec))
         s["at"][indices, at] = step
 
-    def _see_planned(self, s: ZoneArrays, indices: I64, step: int, values: F32) -> None:
-        planned = values[:, self._plan_columns]
-        planned[:, [column < 0 for column in self._plan_columns]] = np.nan
+    def _see_planned(self, s: ZoneArrays, indices: I64, step: int, planned: F32) -> None:
         known = np.isfinite(planned)
         s["passed"][indices] += np.where(known, planned, np.float32(0))
         s["counted"][indices] += known
@@ -149,7 +147,7 @@ class HouseMemory:
         return np.where(share > 0, low + share * (high - low), low)
 
     def foreseen_off(self, zones: I64, step: int, ahead: F32) -> F32:
-        """What was foreseen, ``ahead [Z, T, P]``, off what was measured, ``[Z, H, 3 * P]``: see
+        """What was foreseen, ``ahead [Z, T, P]``, off what was, ``[Z, H, 3 * P]``: see
         :func:`~models.features.plan_differences.plan_differences`, of whose means those here end at examples.
         """
         assert self._planned is not None, "remember_planned() comes first"

@@ -134,9 +134,9 @@ class PretrainedCorrection:
         here = np.asarray(known.any(axis=-1, keepdims=True))
         s["off"][zone, h] = s["off"][zone, h] * np.where(here, self._keep, np.float32(1)) + off
 
-    def see(self, indices: I64, step: int, values: F32) -> None:
-        """Take the rows of one step, ``values [Z, C]``."""
-        self.memory.see(indices, step, values)
+    def see(self, rows: StepRows) -> None:
+        """Take the rows of one step."""
+        self.memory.see(rows.zones, rows.step, rows.values, rows.foreseen)
 
     def ask(self, rows: StepRows, base: F32, most: F32) -> tuple[I64, F32, F32]:
         """Ask the network how ``base [Z, H, M, Q]``, the forecast from ``rows`` without it, is to be moved; they were

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.plans import BIN_MS, BINS_BACK, PLANNED, Plan, Plans, bin_of, bins_ahead
+from models.features.plan_regressors import KnownAheadFeatures
+from models.features.plans import (
+    BIN_MS,
+    BINS_BACK,
+    PLANNED,
+    Plan,
+    Plans,
+    bin_of,
+    bins_ahead,
+    planned_columns,
+    planned_now,
+)
 from models.spec import ForecastSpec
 
 HOUR = 3_600_000
@@ -190,3 +201,33 @@ def test_learners_see_the_half_hours_around_the_origin() -> None:
             np.testing.assert_array_equal(plans.ahead(origin, zones, spec), expected)
         assert middles[BINS_BACK] <= origin <= middles[BINS_BACK] + BIN_MS / 2
         assert origin + 90 * 60_000 <= middles[-1] < origin + 90 * 60_000 + 2 * BIN_MS
+
+
+def test_what_a_zone_does_not_measure_is_as_it_was_foreseen() -> None:
+    """For now, and so later for yesterday: a zone without a station has the regressors of one that measures just what
+    was foreseen; what is measured goes first, and what nobody says stays unknown.
+    """
+    spec = ForecastSpec(("air_temp_c", "out_temp_c"), step_ms=HOUR, horizons_min=(60, 1440), lookback_steps=24)
+    outside, rng = PLANNED.index("out_temp_c"), np.random.default_rng(0)
+    columns, plans = planned_columns(spec), Plans()
+    assert columns[outside] == 1
+    assert set(columns) == {1, -1}
+    alone, measuring = KnownAheadFeatures(spec), KnownAheadFeatures(spec)
+    alone.add_zones()
+    measuring.add_zones()
+    for hour in range(72):
+        if hour % 6 == 0:
+            plans.add(weather(hour, *rng.normal(8, 3, 48)))
+        foreseen = plans.ahead(hour * HOUR, ["north"], spec)
+        nothing = np.array([[20, np.nan]], np.float32)
+        row = planned_now(nothing, columns, foreseen)
+        assert row[0, outside] == foreseen[0, BINS_BACK, outside]
+        assert np.isnan(np.delete(row[0], outside)).all()
+        assert np.isnan(planned_now(nothing, columns)).all()
+        said = np.array([[20, row[0, outside]]], np.float32)
+        assert planned_now(said + 1, columns, foreseen)[0, outside] == said[0, 1] + 1
+        one, other = (features.learn(np.array([0]), hour, values, foreseen)
+                      for features, values in ((alone, nothing), (measuring, said)))  # fmt: skip
+        np.testing.assert_array_equal(one.ahead, other.ahead)
+        np.testing.assert_array_equal(one.now, other.now)
+    assert one.ahead[0, :, :, outside].all()  # off the usual, off yesterday, and on the way

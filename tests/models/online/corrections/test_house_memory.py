@@ -9,7 +9,7 @@ import pytest
 
 from models.features.inputs import build_inputs, input_channels, targets_of
 from models.features.plan_differences import plan_differences
-from models.features.plans import PLANNED, bins_ahead
+from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
 from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec, Place
@@ -24,15 +24,23 @@ SPECS = {
 }
 
 
-def along(spec: ForecastSpec, stride: int, values: np.ndarray, away: slice = slice(0)) -> HouseMemory:
-    """A memory that has seen ``values [Z, T, C]``; the second zone leaves out the steps of ``away``."""
+def along(
+    spec: ForecastSpec, stride: int, values: np.ndarray, away: slice = slice(0), foreseen: np.ndarray | None = None
+) -> HouseMemory:
+    """A memory that has seen ``values [Z, T, C]``; the second zone leaves out the steps of ``away``. Plans said of each
+    step what ``foreseen [Z, T, P]`` says.
+    """
     memory = HouseMemory(spec, stride, 1)
     memory.add_zones(len(values))
     memory.remember_planned()
     gone = set(range(values.shape[1])[away])
     for step in range(values.shape[1]):
         zones = np.array([0] if step in gone else [0, 1])
-        memory.see(zones, step, values[zones, step])
+        said = None
+        if foreseen is not None:
+            said = np.full((len(zones), bins_ahead(spec), len(PLANNED)), np.nan, np.float32)
+            said[:, BINS_BACK] = foreseen[zones, step]
+        memory.see(zones, step, values[zones, step], said)
     return memory
 
 
@@ -81,6 +89,20 @@ def test_plans_are_measured_against_the_same_rows() -> None:
     assert np.abs(given - wanted)[known].mean() < 0.25
     count = len(PLANNED)
     np.testing.assert_allclose(given[..., :count], wanted[..., :count], atol=0.05)
+
+
+def test_what_is_not_measured_is_known_as_it_was_foreseen() -> None:
+    """Plans of a zone without a weather station are held against what was foreseen of the last day."""
+    spec, stride = SPECS["5 min"]
+    values = made_up(spec, 433)
+    ahead = np.random.default_rng(1).normal(40, 3, (2, bins_ahead(spec), len(PLANNED))).astype(np.float32)
+    outside, blind = spec.channels.index("out_temp_c"), values.copy()
+    blind[..., outside] = np.nan
+    foreseen = np.full((*values.shape[:2], len(PLANNED)), np.nan, np.float32)
+    foreseen[..., PLANNED.index("out_temp_c")] = values[..., outside]
+    said = along(spec, stride, blind, foreseen=foreseen).foreseen_off(np.array([0, 1]), 432, ahead)
+    wanted = along(spec, stride, values).foreseen_off(np.array([0, 1]), 432, ahead)
+    np.testing.assert_array_equal(said, wanted)
 
 
 def test_rows_that_a_zone_has_missed_are_missing() -> None:

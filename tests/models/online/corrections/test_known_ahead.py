@@ -117,6 +117,26 @@ def test_a_weather_forecast_makes_forecasts_better(world: np.ndarray, without: n
     assert width[0] < 0.8 * width[1]
 
 
+@pytest.fixture(scope="module")
+def blind(world: np.ndarray) -> np.ndarray:
+    """The same zones without a weather station."""
+    rows_of_it = world.copy()
+    rows_of_it[..., OUTSIDE] = np.nan
+    return rows_of_it
+
+
+@pytest.mark.thorough
+def test_it_makes_them_better_without_a_weather_station_too(world: np.ndarray, blind: np.ndarray) -> None:
+    """What the forecast says of now stands for what nobody measures; without sense it costs as little."""
+    unplanned = error(run(forecaster(3), blind), world)
+    ratio = error(run_with(forecaster(3), blind, weather_plans(world)), world) / unplanned
+    assert (ratio < [1, 0.67, 0.67]).all()
+    for name in ("enormous", "of another place", "shuffled"):
+        out = run_with(forecaster(3), blind, MADE[name](world))
+        assert np.isfinite(out).all()
+        assert (error(out, world) / unplanned < [1.01, 1.01, 1.02]).all(), name
+
+
 def another(values: np.ndarray) -> np.ndarray:
     """As many hours of another place's weather."""
     return rows(DAYS, zones=1, missing=0.0, seed=77)[:, : values.shape[1]]
