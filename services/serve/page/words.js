@@ -12,10 +12,12 @@ async function file(name) {
   return answer.json();
 }
 
+const together = (files) => ({ ...Object.assign({}, ...files), reasons: files.flatMap((one) => one.reasons ?? []) });
+
 export async function speak(language) {
   const files = await Promise.all(["", ...parts].map((part) => file(language + part)));
   if (files.length !== parts.size + 1) return speak(language); // a view came meanwhile
-  said = Object.assign({}, ...files);
+  said = together(files);
   mended = (said.mends ?? []).map(([pattern, instead]) => [new RegExp(pattern, "g"), instead]);
   tongue = language;
   plural = new Intl.PluralRules(language);
@@ -29,7 +31,7 @@ export async function learn(part) {
   if (language) {
     const more = await file(language + part);
     if (language !== tongue) return learn(part); // another was chosen meanwhile
-    Object.assign(said, more);
+    said = together([said, more]);
   }
   parts.add(part);
 }

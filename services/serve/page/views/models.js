@@ -11,7 +11,7 @@ import { loading, timeWords, sure } from "./parts.js";
 const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
-export function modelsView(box) {
+export default function modelsView(box) {
   let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.

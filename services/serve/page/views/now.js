@@ -8,7 +8,7 @@ import { capital, reason, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
 import { badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
-export function nowView(box) {
+export default function nowView(box) {
   const title = h("h2", {});
   const lead = h("p", { class: "lead", role: "status" }); // the same element for as long as the view is open: else what is new is not read out
   const headline = h("section", {}, title, lead);

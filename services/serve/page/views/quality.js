@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // the shard is asked for all of it
 const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
 
-export function qualityView(box, key) {
+export default function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
   let [chart, choices, asked, unanswered] = [null, "", 0, false];

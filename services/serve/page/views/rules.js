@@ -36,7 +36,7 @@ const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one
 const byKind = (message, rule) => `${message}.${has(`${message}.${rule.kind}`) ? rule.kind : rule.sign}`;
 const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
 
-export function rulesView(box, wanted) {
+export default function rulesView(box, wanted) {
   const key = wanted || Object.keys(store.sites)[0] || "";
   const [site, ...rest] = key.split("/");
   const zone = rest.join("/"); // whose rules these are; "": those of the site

@@ -9,7 +9,7 @@ const EVERY_MS = 5000;
 const SILENT_S = 30;
 const TELLING = ["shard", "gateway", "runtime"]; // these tell their figures each second
 
-export function systemView(box) {
+export default function systemView(box) {
   let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
   const [state, intake, kept, parts] = Array.from({ length: 4 }, () => h("section", {}));
   const raw = h("section", {}, h("details", { id: "raw" }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, ["status", "metrics", "docs"].map((one) => h("a", { href: one }, `/${one}`)))));

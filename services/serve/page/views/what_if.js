@@ -19,7 +19,7 @@ const pad = (value) => String(value).padStart(2, "0");
 
 const isAdded = (metric) => CHANGES[metric].way === "add";
 
-export function whatIfView(box, key) {
+export default function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
   let [loadedAt, stale, unanswered] = [0, false, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };

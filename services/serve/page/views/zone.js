@@ -23,7 +23,7 @@ const GROUPS = {
   outside: ["out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain", "out_rad_sum_j_cm2"],
 };
 
-export function zoneView(box, key) {
+export default function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
   let [target, days, custom] = ["air_temp_c", 2, null];
   const [title, pick, about, weak] = [h("h2", { id: "zone-name" }), h("div", {}), h("p", { class: "soft small" }), h("div", {})];
@@ -129,7 +129,7 @@ export function zoneView(box, key) {
     const ahead = lightAhead(planned(plans, "out_radiation_w_m2", forecast.origin_ms), forecast.origin_ms, site.timezone);
     const par = parSum(recent, forecast.origin_ms, site.timezone);
     return [{
-      title: t("light"), figure: `${count(sum)}\u00a0J/cm²`,
+      title: t("light.title"), figure: `${count(sum)}\u00a0J/cm²`,
       words: [ahead === null ? "" : t("light.ahead", { sum: count(sum + ahead) }), par === null ? "" : t("light.par", { sum: count(par, 1) })].join(" ") || t("light.words"),
     }];
   }
@@ -138,7 +138,7 @@ export function zoneView(box, key) {
     if (site.latitude === null) return [];
     const sun = sunOfDay(midnightOf(forecast.origin_ms, site.timezone), site.latitude, site.longitude);
     if (!sun) return [];
-    return [{ title: t("sun"), figure: `${timeOf(sun.rise, site.timezone)} – ${timeOf(sun.set, site.timezone)}`, words: t("sun.words", { length: duration((sun.set - sun.rise) / 60e3) }) }];
+    return [{ title: t("sun.title"), figure: `${timeOf(sun.rise, site.timezone)} – ${timeOf(sun.set, site.timezone)}`, words: t("sun.words", { length: duration((sun.set - sun.rise) / 60e3) }) }];
   }
 
   function dew() {
