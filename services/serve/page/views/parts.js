@@ -141,8 +141,23 @@ export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert
 
 export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
+// Of a rule that watches a number: the metric of its limit, whether that is a difference, and what is said of it.
+const LIMITS = {
+  frost: ["air_temp_c", false, "below"], heat: ["air_temp_c", false, "above"], condensation: ["air_temp_c", true, "condensation"],
+  vpd_low: ["vpd_kpa", false, "vpd_low"], vpd_high: ["vpd_kpa", false, "vpd_high"], co2_low: ["co2_ppm", false, "below"], co2_high: ["co2_ppm", false, "above"],
+  mean_low: ["air_temp_c", true, "mean_low"], mean_high: ["air_temp_c", true, "mean_high"],
+};
+
+// "below 12.0 °C"
+export function limitWords(kind, limit) {
+  if (kind === "botrytis") return t("limit.botrytis", { limit: `${count(limit, Number.isInteger(limit) ? 0 : 1)}\u00a0${t("unit.h")}` });
+  const [metric, isDifference, words] = LIMITS[kind];
+  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isDifference) }); // its words say how far below
+}
+
 export function alertWords(alert, timeZone, now) {
-  const kind = kindWords(alert);
+  const isNamed = alert.limit !== undefined && !(alert.kind === "condensation" && alert.limit === 0); // at the dew point vapour condenses anyway
+  const kind = kindWords(alert) + (isNamed ? ` (${limitWords(alert.kind, alert.limit)})` : "");
   if (OF_STATE.includes(alert.kind)) return kind;
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
