@@ -279,7 +279,9 @@ def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> No
     assert rules.ask(label("limit", "condensation")) == "Warn at less than this above the dew point (°C)"
     assert rules.ask(label("limit", "mean_low")) == "Warn at more than this below what the light asks for (°C)"
     assert rules.ask(label("limit", "mean_high")) == "Warn at more than this above what the light asks for (°C)"
-    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this in the last 24 hours (h)"
+    assert rules.ask(label("limit", "botrytis")) == (
+        "Warn when wet for more than this in the last 24 hours, within the temperature band (h)"
+    )
     assert rules.ask(f"{field('limit', 'mean_low')}.value") == "2"
     rules.ask("document.querySelector('[data-rule=mean_low]').open = true")
     write(rules, "limit", "2.5", rule="mean_low")

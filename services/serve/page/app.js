@@ -68,7 +68,7 @@ function showChoices() {
 
 function showWords() {
   for (const [id, key] of Object.entries({
-    "key-label": "key.label", "key-show": "key.show", "key-hint": "key.hint", "order-key-title": "order.key.title", "operator-key-label": "order.key.label",
+    "key-label": "key.label", "key-show": "key.show", "key-hint": "key.hint", "order-key-title": "order.key.title", "order-key-why": "order.key.why", "operator-key-label": "order.key.label",
     "order-key-go": "order.go", "order-key-cancel": "cancel", "sure-yes": "sure.yes", "sure-no": "cancel",
   })) byId(id).textContent = t(key);
   byId("foot").textContent = t("foot");

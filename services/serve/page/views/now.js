@@ -58,7 +58,7 @@ export default function nowView(box) {
     const stale = store.zones.filter((zone) => zone.stale).length;
     const weak = store.zones.filter((zone) => !zone.stale && zone.degraded.length).length;
     const facts = [
-      ...(pressing ? [t("alerts.fire", { n: pressing })] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
+      ...(pressing ? [`${t("alerts.count", { n: pressing })}.`] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
     ];
     if (!facts.length && store.alerts) facts.push(t("now.quiet", { n: store.zones.length }));
     if (toKnow) facts.push(t("alerts.know", { n: toKnow }));

@@ -4,7 +4,7 @@ import { byId, h } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
 import { count, number, percent } from "../units.js";
-import { capital, metricName, reason, t } from "../words.js";
+import { capital, has, metricName, reason, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
 
@@ -21,9 +21,13 @@ export function timeWords(ms, site, show = dayAndTime) {
 export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words, wide }) => h("div", { class: wide ? "wide" : null },
   h("dt", {}, title), h("dd", { class: "figure" }, figure), words ? h("dd", {}, words) : null)));
 
+// A table that scrolls by itself; `heads` are messages, with the class of their cells.
+export const table = (id, label, key, heads, rows, caption = null) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": key },
+  h("table", { id }, caption, h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, capital(t(one)))))), h("tbody", {}, rows)));
+
 export function badges(zone) {
   const found = [];
-  if (zone.stale) found.push(h("span", { class: "badge bad" }, t("zone.stale")));
+  if (zone.stale) found.push(h("span", { class: "badge bad" }, t("alert.kind.stale_zone")));
   else if (zone.degraded.length) found.push(h("span", { class: "badge warn" }, t("zone.degraded")));
   const day = learningDay(zone.key);
   if (day) found.push(h("span", { class: "badge" }, t("zone.learning", { day })));
@@ -37,7 +41,7 @@ export function zonePicker(view, key) {
   const bySite = Object.groupBy ? Object.groupBy(store.zones, (zone) => zone.site) : { "": store.zones };
   const option = (zone) => h("option", { value: zone.key, selected: zone.key === key }, zone.label);
   const groups = Object.entries(bySite).map(([site, zones]) => (Object.keys(bySite).length > 1 ? h("optgroup", { label: store.sites[site]?.label ?? site }, zones.map(option)) : zones.map(option)));
-  return h("label", { class: "field", for: "zone-choice" }, t("zone.choose"),
+  return h("label", { class: "field", for: "zone-choice" }, t("view.zone"),
     h("select", { id: "zone-choice", onchange: (event) => { location.hash = addressOf(view, event.target.value); } }, groups));
 }
 
@@ -82,7 +86,7 @@ async function give(verb, key, alerts, button) {
   try {
     for (const { id } of alerts) {
       try {
-        if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, t(`alert.${verb}.what`), verb === "mute" ? { hours: 8 } : undefined)) === null) break;
+        if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, verb === "mute" ? { hours: 8 } : undefined)) === null) break;
       } catch (error) {
         if (alerts.length === 1 || ![403, 404, 409].includes(error.status)) throw error;
         if (error.status === 403) refused = error.message;
@@ -141,17 +145,12 @@ export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert
 
 export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
-// Of a rule that watches a number: the metric of its limit, whether that is a difference, and what is said of it.
-const LIMITS = {
-  frost: ["air_temp_c", false, "below"], heat: ["air_temp_c", false, "above"], condensation: ["air_temp_c", true, "condensation"],
-  vpd_low: ["vpd_kpa", false, "vpd_low"], vpd_high: ["vpd_kpa", false, "vpd_high"], co2_low: ["co2_ppm", false, "below"], co2_high: ["co2_ppm", false, "above"],
-  mean_low: ["air_temp_c", true, "mean_low"], mean_high: ["air_temp_c", true, "mean_high"],
-};
-
-// "below 12.0 °C"
+// "below 12.0 °C": beyond which limit a rule warns.
 export function limitWords(kind, limit) {
   if (kind === "botrytis") return t("limit.botrytis", { limit: `${count(limit, Number.isInteger(limit) ? 0 : 1)}\u00a0${t("unit.h")}` });
-  const [metric, isDifference, words] = LIMITS[kind];
+  const metric = kind.startsWith("vpd") ? "vpd_kpa" : kind.startsWith("co2") ? "co2_ppm" : "air_temp_c";
+  const words = has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
+  const isDifference = kind === "condensation" || kind.startsWith("mean");
   return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isDifference) }); // its words say how far below
 }
 
@@ -173,9 +172,10 @@ export function alertWords(alert, timeZone, now) {
 export function whyWords(alert) {
   const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && !OF_STATE.includes(alert.kind);
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
+  const figure = ({ name: what, value, unit }) => (METRIC[what] ? number(value, METRIC[what]) : `${count(value, 1)}\u00a0${unit === "h" ? t("unit.h") : unit}`);
   return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
-    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit === "h" ? t("unit.h") : one.unit}`}`)).join(", ");
+    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];

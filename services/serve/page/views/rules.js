@@ -110,7 +110,7 @@ export default function rulesView(box, wanted) {
     const { rules, ...members } = sent;
     [errors, message] = [{}, ""];
     try {
-      const found = await order("PATCH", asked, t("rules.what"), { ...members, changes: rules });
+      const found = await order("PATCH", asked, { ...members, changes: rules });
       if (!found) return;
       said = { ...found, changed_by: "api", changed_ms: null }; // the log says in a moment when
       forget(sent);

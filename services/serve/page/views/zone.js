@@ -10,7 +10,7 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, table, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -33,7 +33,7 @@ export default function zoneView(box, key) {
   const night = h("section", {});
   const alerts = h("section", {});
   const nowBox = h("section", {});
-  const table = h("section", {});
+  const tableBox = h("section", {});
   const holder = h("div", {});
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
@@ -80,7 +80,7 @@ export default function zoneView(box, key) {
     recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
     plans = await planning;
     if (closed) return;
-    if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, table);
+    if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, tableBox);
     shownAll = true;
     showCharts();
     showNow();
@@ -214,15 +214,15 @@ export default function zoneView(box, key) {
   function showTable() {
     const ahead = pointsOf(forecast, target).filter(({ horizon_min: minutes }) => minutes <= 60 ? minutes % 15 === 0 : minutes % 60 === 0);
     if (!ahead.length) {
-      put(table);
-      table.hidden = true;
+      put(tableBox);
+      tableBox.hidden = true;
       return;
     }
-    table.hidden = false;
-    const open = table.querySelector("details")?.open;
-    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }), "data-key": "table rows" },
-      h("table", {}, h("caption", {}, t("table.caption")), h("thead", {}, h("tr", {}, ["table.at", "table.in", "table.low", "table.middle", "table.high"].map((one) => h("th", { scope: "col" }, t(one))))),
-        h("tbody", {}, ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))))))));
+    tableBox.hidden = false;
+    const open = tableBox.querySelector("details")?.open;
+    const title = t("table.title", { metric: name(target) });
+    put(tableBox, h("details", { open }, h("summary", { "data-key": "table" }, title), table(null, title, "table rows", [["table.at"], ["table.in"], ["table.low"], ["table.middle"], ["table.high"]],
+      ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))), h("caption", {}, t("table.caption")))));
   }
 
   function start() {
