@@ -6,7 +6,7 @@ import { addressOf, alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
-import { badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
+import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
 export default function nowView(box) {
   const title = h("h2", {});
@@ -78,7 +78,7 @@ export default function nowView(box) {
     const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
     const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
     put(alerts, title, shown.length ? h("ul", {}, groupedItems(alerts, shown)) : h("p", {}, t("alerts.quiet")),
-      folded("info", t("alerts.know", { n: toKnow.length }), toKnow), folded("pending", t("alerts.pending", { n: pending.length }), pending), folded("over", t("alerts.over"), over));
+      folded("info", t("alerts.know", { n: toKnow.length }), groupedItems(alerts, toKnow)), folded("pending", t("alerts.pending", { n: pending.length }), groupedItems(alerts, pending)), folded("over", t("alerts.over"), over.map((one) => alertItem(one))));
   }
 
   function showSensors() {

@@ -186,8 +186,8 @@ export const isPressing = (alert) => alert.state === "firing" && alert.severity 
 export const shownAlerts = () => Object.values(store.alerts).filter((one) => STATES.includes(one.state))
   .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
 
-export const foldedAlerts = (box, id, title, found, options) => (found.length
-  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
+export const foldedAlerts = (box, id, title, items) => (items.length
+  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, items)) : null);
 
 // Zones in the order in which to look at them: alerts, no readings, weak ones, by name.
 export function byRisk(zones) {

@@ -197,9 +197,10 @@ export default function zoneView(box, key) {
   function showAlerts() {
     const found = store.alerts === null ? [] : shownAlerts().filter((one) => keyOf(one) === key);
     const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
+    const listed = (those) => those.map((one) => alertItem(one, { withZone: false }));
     put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", key), "data-key": "rules" }, t("view.rules"))),
-      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, shown.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")),
-      foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), toKnow, { withZone: false }));
+      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")),
+      foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), listed(toKnow)));
   }
 
   function showNow() {
