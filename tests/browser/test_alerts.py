@@ -299,14 +299,8 @@ LIMITS = {
         8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat van de laatste 24)",
         "(más de 8 h mojado en las últimas 24)",
     ),
-    "mean_low": (
-        -2.0, "(more than 3.6 °F below what the light asks for)", "(meer dan 2,0 °C onder wat het licht vraagt)",
-        "(más de 2,0 °C por debajo de lo que pide la luz)",
-    ),
-    "mean_high": (
-        3.0, "(more than 5.4 °F above what the light asks for)", "(meer dan 3,0 °C boven wat het licht vraagt)",
-        "(más de 3,0 °C sobre lo que pide la luz)",
-    ),
+    "mean_low": (-2.0, "(by more than 3.6 °F)", "(met meer dan 2,0 °C)", "(en más de 2,0 °C)"),
+    "mean_high": (3.0, "(by more than 5.4 °F)", "(met meer dan 3,0 °C)", "(en más de 3,0 °C)"),
 }  # fmt: skip
 """Kind -> a limit, and what is said of it in °F, in Dutch and in Spanish."""
 

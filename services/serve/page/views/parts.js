@@ -145,18 +145,19 @@ export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert
 
 export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
-// "below 12.0 °C": beyond which limit a rule warns.
+// "below 12.0 °C": beyond which limit a rule warns; none where it is the dew point, at which vapour condenses anyway.
 export function limitWords(kind, limit) {
+  if (kind === "condensation" && !limit) return "";
   if (kind === "botrytis") return t("limit.botrytis", { limit: `${count(limit, Number.isInteger(limit) ? 0 : 1)}\u00a0${t("unit.h")}` });
   const metric = kind.startsWith("vpd") ? "vpd_kpa" : kind.startsWith("co2") ? "co2_ppm" : "air_temp_c";
-  const words = has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
-  const isDifference = kind === "condensation" || kind.startsWith("mean");
-  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isDifference) }); // its words say how far below
+  const isMean = kind.startsWith("mean"); // how far it is from what the light asks for
+  const words = isMean ? "mean" : has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
+  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
 }
 
 export function alertWords(alert, timeZone, now) {
-  const isNamed = alert.limit !== undefined && !(alert.kind === "condensation" && alert.limit === 0); // at the dew point vapour condenses anyway
-  const kind = kindWords(alert) + (isNamed ? ` (${limitWords(alert.kind, alert.limit)})` : "");
+  const limit = alert.limit === undefined ? "" : limitWords(alert.kind, alert.limit); // an alert of a release before has none
+  const kind = kindWords(alert) + (limit && ` (${limit})`);
   if (OF_STATE.includes(alert.kind)) return kind;
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));

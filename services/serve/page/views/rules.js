@@ -186,7 +186,7 @@ export default function rulesView(box, wanted) {
     return [
       rule.sign ? limitWords(rule.kind, rule.limit) : "",
       rule.sign ? t("rule.says.chance", { chance: percent(rule.chance), hours: count(rule.lead_h, Number.isInteger(rule.lead_h) ? 0 : 1) }) : "",
-      rule.hours ? t("whatif.span", { from: rule.hours[0], to: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
+      rule.hours ? t("span", { low: rule.hours[0], high: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
     ].filter(Boolean).join(" · ");
   }
 

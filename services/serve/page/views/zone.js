@@ -209,7 +209,7 @@ export default function zoneView(box, key) {
       const known = metrics.filter((metric) => now[metric] !== null && now[metric] !== undefined);
       return known.length ? h("div", {}, h("h3", {}, t(`group.${id}`)), h("dl", {}, known.map((metric) => [h("dt", {}, name(metric)), h("dd", { "data-metric": metric }, number(now[metric], metric))]))) : null;
     };
-    put(nowBox, h("h3", {}, t("zone.now", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
+    put(nowBox, h("h3", {}, t("zone.row", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
   }
 
   function showTable() {
