@@ -31,7 +31,9 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What is known of a rule in a zone at one time: the chance of an event, its span, and what speaks for it."""
+    """What is known of a rule in a zone at one time: the chance of an event, its span, what speaks for it, and the
+    limit beyond which it is one, where there is one.
+    """
 
     chance: float
     is_now: bool = False
@@ -39,13 +41,15 @@ class RuleFinding:
     to_ms: int = 0
     why: str = ""
     inputs: tuple[tuple[str, float], ...] = ()
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alert. ``told_ms`` is when it fired first, None if it never did; ``came_ms`` when the event was seen, if so;
     ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``, and ``acknowledged_before`` says
-    whether it was acknowledged when it was muted. ``why`` is a sentence, ``inputs`` are the names and numbers in it.
+    whether it was acknowledged when it was muted. ``why`` is a sentence, ``inputs`` are the names and numbers in it,
+    ``limit`` is that of the rule where it watches a number.
     """
 
     id: str
@@ -69,6 +73,7 @@ class Alert:
     quiet_ms: int | None = None
     muted_until_ms: int | None = None
     acknowledged_before: bool = False
+    limit: float | None = None
 
     @property
     def was_acknowledged(self) -> bool:
@@ -233,7 +238,7 @@ class AlertBook:
             alert = self._alerts.get(key)
             if alert is not None:
                 at = max(at_ms, alert.seen_ms)
-                ended += self._keep(key, replace(alert, seen_ms=at, why=why, inputs=()), "resolved")
+                ended += self._keep(key, replace(alert, seen_ms=at, why=why, inputs=(), limit=None), "resolved")
             for held in (self._seen_ms, self._mutes):
                 held.pop(key, None)
         return ended
@@ -243,20 +248,22 @@ class AlertBook:
         alerts = [asdict(alert) for alert in self]
         # Apart from the alerts: the release before takes no field that it does not know, should it come back.
         acknowledged = [alert["id"] for alert in alerts if alert.pop("acknowledged_before")]
+        limits = {alert["id"]: limit for alert in alerts if (limit := alert.pop("limit")) is not None}
         return {
             "alerts": alerts,
             "acknowledged": acknowledged,
+            "limits": limits,
             "seen_ms": [[*key, at] for key, at in sorted(self._seen_ms.items())],
             "mutes": [[*key, until] for key, until in sorted(self._mutes.items())],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave. Alerts of rules that are no more are left out."""
-        acknowledged = set(state.get("acknowledged", ()))  # the release before has none
+        acknowledged, limits = set(state.get("acknowledged", ())), state.get("limits", {})  # a release before has none
         alerts = [
             Alert(**{
                 **each, "inputs": tuple((n, v) for n, v in each["inputs"]),
-                "acknowledged_before": each["id"] in acknowledged,
+                "acknowledged_before": each["id"] in acknowledged, "limit": limits.get(each["id"]),
             })
             for each in state["alerts"]
         ]  # fmt: skip
@@ -274,7 +281,7 @@ class AlertBook:
         came_ms = at_ms if finding.is_now and alert.came_ms is None else alert.came_ms
         return replace(
             alert, chance=finding.chance, from_ms=finding.from_ms, to_ms=finding.to_ms, why=finding.why,
-            inputs=finding.inputs, came_ms=came_ms,
+            inputs=finding.inputs, limit=finding.limit, came_ms=came_ms,
         )  # fmt: skip
 
     def _keep(self, key: tuple[str, str, str], alert: Alert, state: State) -> list[Alert]:

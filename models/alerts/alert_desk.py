@@ -116,8 +116,9 @@ def _finding(rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int,
     """``began_ms``: since when an event goes on, ``end_ms``: none does; the chance is of the next ``lead``."""
     goes_on, event = began_ms < end_ms, said.event
     if event is None:
-        words = event_words(rule, 1.0, True, clock(began_ms), "", {})
-        return RuleFinding(1.0, True, began_ms, end_ms, words) if goes_on else None
+        limit = rule.limit if rule.night_limit is None else None  # nobody looked which one holds
+        words = event_words(rule, 1.0, True, clock(began_ms), "", {}, limit)
+        return RuleFinding(1.0, True, began_ms, end_ms, words, limit=limit) if goes_on else None
     if not goes_on and said.chance < STAYS * rule.chance:
         return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
@@ -125,6 +126,6 @@ def _finding(rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int,
         first, last = end_ms, end_ms + lead * STEP_MS
     begins = began_ms if goes_on else first
     until = clock(last) if event.last or not goes_on else ""
-    words = event_words(rule, said.chance, goes_on, clock(begins), until, event.inputs)
+    words = event_words(rule, said.chance, goes_on, clock(begins), until, event.inputs, event.limit)
     inputs = tuple(event.inputs.items())
-    return RuleFinding(said.chance, goes_on, begins, max(last, end_ms), words, inputs)
+    return RuleFinding(said.chance, goes_on, begins, max(last, end_ms), words, inputs, event.limit)

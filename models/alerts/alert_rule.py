@@ -96,6 +96,10 @@ class AlertRule:
         """1 where too much is bad, -1 where too little is."""
         return COURSES[self.kind].sign
 
+    def limit_at(self, is_night: bool) -> float:
+        """The limit that holds then."""
+        return self.limit if self.night_limit is None or not is_night else self.night_limit
+
     def _wrong(self) -> list[str]:
         found = []
         if self.kind not in COURSES and self.kind not in STATES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from models.alerts.alert_rule import AlertRule
+from models.alerts.alert_rule import COURSES, AlertRule
 
 __all__ = ["INPUTS", "event_words"]
 
@@ -30,20 +30,32 @@ NAMES = {
 }  # fmt: skip
 
 
-def event_words(
-    rule: AlertRule, chance: float, is_now: bool, since: str, until: str, inputs: Mapping[str, float]
-) -> str:
-    """What, how sure, when and why; ``since`` and ``until`` are times as people at the site write them.
+LIMITS = {
+    "condensation": "less than {} °C above the dew point", "botrytis": "more than {} wet hours in 24",
+    "vpd_low": "VPD below {} kPa", "vpd_high": "VPD above {} kPa",
+    "mean_low": "by more than {} °C", "mean_high": "by more than {} °C",
+}  # fmt: skip
+"""Limits that a name, a side and a unit do not tell."""
 
+
+def event_words(
+    rule: AlertRule, chance: float, is_now: bool, since: str, until: str, inputs: Mapping[str, float],
+    limit: float | None = None,
+) -> str:  # fmt: skip
+    """What, beyond which ``limit``, how sure, when and why; ``since`` and ``until`` are times as people at the site
+    write them.
+
+    >>> event_words(AlertRule(name="x", kind="frost"), 0.37, False, "04:00", "06:30", {"air": 11.8}, 12.0)
+    'cold (below 12 °C) 37 % between 04:00 and 06:30; air 11.8 °C'
     >>> rule = AlertRule(name="wet", kind="condensation", fruit_mm=60)
-    >>> event_words(rule, 0.72, False, "04:00", "06:30", {"air": 11.8, "fruit": 10.9, "dew_point": 11.2})
+    >>> event_words(rule, 0.72, False, "04:00", "06:30", {"air": 11.8, "fruit": 10.9, "dew_point": 11.2}, 0)
     'condensation 72 % between 04:00 and 06:30; air 11.8 °C, fruit 10.9, dew point 11.2'
     >>> event_words(rule, 1.0, True, "04:10", "", {"air": 11.8})
     'condensation since 04:10; air 11.8 °C'
-    >>> event_words(AlertRule(name="x", kind="mean_low"), 0.4, False, "06:00", "09:00", {"beside_light": -2.3})
-    'too cold for the light 40 % between 06:00 and 09:00; 24-hour mean 2.3 °C below what the light asks for'
+    >>> event_words(AlertRule(name="x", kind="mean_low"), 1, True, "06:00", "", {"beside_light": -2.3}, -2.0)
+    'too cold for the light (by more than 2 °C) since 06:00; 24-hour mean 2.3 °C below what the light asks for'
     """
-    what = NAMES[rule.kind]
+    what = NAMES[rule.kind] + ("" if limit is None else _limit_words(rule, limit))
     if is_now:
         said = f"{what} since {since}" + (f", likely until {until}" if until else "")
     else:
@@ -57,3 +69,17 @@ def event_words(
             parts[-1] += f" {'above' if value > 0 else 'below'} what the light asks for"
         unit_before = unit
     return said + ("; " + ", ".join(parts) if parts else "")
+
+
+def _limit_words(rule: AlertRule, limit: float) -> str:
+    """Vapour condenses at the dew point: no limit needs to be named there.
+
+    >>> [_limit_words(AlertRule(name="x", kind=kind), 0.5) for kind in ("condensation", "vpd_low", "co2_high")]
+    [' (less than 0.5 °C above the dew point)', ' (VPD below 0.5 kPa)', ' (above 0.5 ppm)']
+    """
+    if rule.kind == "condensation" and not limit:
+        return ""
+    course = COURSES[rule.kind]
+    words = LIMITS.get(rule.kind, f"{'above' if course.sign > 0 else 'below'} {{}} {course.unit}")
+    number = 0.0 - limit if rule.kind == "mean_low" else limit  # so far below what the light asks for
+    return f" ({words.format(f'{number:g}')})"

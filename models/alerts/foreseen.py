@@ -36,7 +36,7 @@ class ForeseenEvent:
 
     ``chance`` is the share of scenarios with an event within the lead; ``first`` to ``last`` is its likeliest span, and
     ``at`` its likeliest time; 0 where no scenario has one. ``inputs`` speak for it: medians at that time, of the
-    scenarios that have the event then; of now, where it goes on and no scenario says that it will.
+    scenarios that have the event then; of now, where it goes on and no scenario says that it will. So is ``limit``.
     """
 
     chance: float
@@ -45,6 +45,7 @@ class ForeseenEvent:
     last: int
     at: int
     inputs: Mapping[str, float]
+    limit: float
 
 
 def steps_of(minutes: float, step_ms: int = STEP_MS) -> int:
@@ -100,7 +101,8 @@ def foresee(
     if not share.any():
         now = np.array([True])
         shown = is_now or goes_on
-        return ForeseenEvent(0.0, is_now, 0, 0, 0, _medians(rule, past, now, start - 1) if shown else {})
+        inputs = _medians(rule, past, now, start - 1) if shown else {}
+        return ForeseenEvent(0.0, is_now, 0, 0, 0, inputs, rule.limit_at(bool(past.night[-1])))
     at = int(np.argmax(share))
     likely = share >= SPAN * share[at]
     first, last = at, at
@@ -110,7 +112,8 @@ def foresee(
         last += 1
     chance = float(inside.any(axis=1).mean())
     inputs = _medians(rule, whole, inside[:, at], start + at) if is_now or goes_on or chance >= SHOWN else {}
-    return ForeseenEvent(chance, is_now, first + 1, last + 1, at + 1, inputs)
+    limit = rule.limit_at(bool(ahead.night[at]))
+    return ForeseenEvent(chance, is_now, first + 1, last + 1, at + 1, inputs, limit)
 
 
 def _medians(rule: AlertRule, track: Track, those: Bool, at: int) -> dict[str, float]:

@@ -38,27 +38,19 @@ MOST_STRANGE = 0.2
 LEAST_KNOWN = 0.5
 """Share of the last day of which air and weather must be known."""
 
-WIDEST: Mapping[str, tuple[str, float, str]] = MappingProxyType(
-    {
-        "air_temp_c": ("air temperature", 8.0, "°C"),
-        "rh_pct": ("humidity", 60.0, "%"),
-        "co2_ppm": ("CO₂", 1000.0, "ppm"),
-    }
+WIDEST: Mapping[str, tuple[float, str]] = MappingProxyType(
+    {"air_temp_c": (8.0, "°C"), "rh_pct": (60.0, "%"), "co2_ppm": (1000.0, "ppm")}
 )
-"""Metric -> its name, how wide the 80 % interval of an effect may be, and its unit. Within a day the climate itself
+"""Metric -> how wide the 80 % interval of an effect may be, and its unit. Within a day the climate itself
 moves about as far: a wider interval tells nothing of it."""
 
-_NEEDED = {
-    "air_temp_c": "the zone's air temperature",
-    "rh_pct": "the zone's humidity",
-    "out_temp_c": "the temperature outside",
-}
+_NEEDED = ("air_temp_c", "rh_pct", "out_temp_c")
 _SAID = {
-    "air": "air temperature", "rh": "humidity", "co2": "CO₂", "sp_heat": "heating setpoint",
-    "air off heat": "air above the heating setpoint", "out": "temperature outside",
-    "air off out": "air above the temperature outside", "radiation": "radiation", "wind": "wind",
+    "air": "air_temp_c", "rh": "rh_pct", "co2": "co2_ppm", "sp_heat": "sp_heat_c",
+    "air off heat": "air_temp_c beside sp_heat_c", "out": "out_temp_c", "air off out": "air_temp_c beside out_temp_c",
+    "radiation": "out_radiation_w_m2", "wind": "wind_m_s",
 }  # fmt: skip
-"""The parts of the state of which the range is asked."""
+"""The parts of the state of which the range is asked, as metrics, which readers have their own words for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +94,16 @@ def vague(effect: F32) -> list[str]:
     """Why ``effect [T, EFFECT_TARGETS, Q]`` is no answer: what is too uncertain to be of use. Empty where it is one.
 
     >>> vague(np.tile(np.float32([-33.0, -4.0, 22.0]), (1, 4, 1)))[0]
-    'air temperature may change by -33 to +22 °C, too uncertain to be of use; ask for a smaller or a shorter change'
+    'air_temp_c may change by -33 to +22 °C, too uncertain to be of use; ask for a smaller or a shorter change'
     """
     said = []
-    for target, (name, widest, unit) in WIDEST.items():
+    for target, (widest, unit) in WIDEST.items():
         low, high = effect[:, EFFECT_TARGETS.index(target)][:, [0, 2]].T
         wide = high - low
         if np.nanmax(wide, initial=0.0) > widest:
             at = int(np.nanargmax(wide))
             said.append(
-                f"{name} may change by {low[at]:+.0f} to {high[at]:+.0f} {unit}, too uncertain to be of use; "
+                f"{target} may change by {low[at]:+.0f} to {high[at]:+.0f} {unit}, too uncertain to be of use; "
                 "ask for a smaller or a shorter change"
             )
     return said
@@ -140,12 +132,12 @@ WORDS = {"add": "add", "set": "set", "least": "at_least", "most": "at_most"}
 
 def _unknown(situation: Situation) -> list[str]:
     said = []
-    for metric, name in _NEEDED.items():
+    for metric in _NEEDED:
         known = np.isfinite(situation.day[0, :, SEEN.index(metric)]).mean()
         if known < LEAST_KNOWN:
-            said.append(f"{name} is known of {24 * known:.0f} of the last 24 hours, {24 * LEAST_KNOWN:g} are needed")
+            said.append(f"{metric} is known of {24 * known:.0f} of the last 24 hours, {24 * LEAST_KNOWN:g} are needed")
     if not np.isfinite(situation.path[0, :, 0]).all():
-        said.append("there is no forecast of the zone's air temperature")
+        said.append("there is no forecast of air_temp_c")
     return said
 
 

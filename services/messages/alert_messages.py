@@ -47,6 +47,7 @@ class ShownAlert(TypedDict):
     came_ms: Annotated[int | None, Meta(description="When the event was seen.")]
     came_true: Annotated[bool | None, Meta(description="Null while that is open, and where nobody was told.")]
     muted_until_ms: int | None
+    limit: NotRequired[Annotated[float, Meta(description="The limit of its rule that holds then, if it has one.")]]
     text: Annotated[str, Meta(description="One sentence; times by the site's clock.")]
     why: list[AlertReason]
 

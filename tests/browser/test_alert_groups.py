@@ -93,6 +93,28 @@ def test_a_cold_night_is_one_entry(browser: Page, tmp_path: Path) -> None:
     assert browser.complaints == []
 
 
+@pytest.mark.parametrize(("fold", "changed"), [("info", {"severity": "info"}), ("pending", {"state": "pending"})])
+def test_what_is_folded_is_grouped_too(page: Page, tmp_path: Path, fold: str, changed: dict[str, str]) -> None:
+    """Things to know, and what may come: a rule is one entry in the fold, which stays open with it when rows come."""
+    night = ColdNight(tmp_path, 12)
+    for id in night.alerts:
+        night.alerts[id] = night._changed(id, **changed)
+    night.house.do(night.house.live_state.put_alerts(list(night.alerts.values())))
+    group = f"#{fold} [data-group]"
+    with opened(night.house) as address:
+        page.open(address)
+        page.until(f"document.querySelectorAll('{group}').length === 1")
+        assert page.ask(f"document.querySelectorAll('#{fold} > ul > li').length") == 1
+        for summary in (f"#{fold} > summary", f"{group} summary"):
+            page.ask(f"document.querySelector('{summary}').focus()")
+            page.press("Enter")
+        page.until(f"document.querySelector('{group}').innerText.includes('Cold: 12 zones')")
+        assert page.barriers() == []
+        new_row(page, night.house, ORIGIN_MS + STEP_MS)
+        assert page.ask(f"document.querySelector('{group} > details').open && document.getElementById('{fold}').open")
+    assert page.complaints == []
+
+
 @pytest.mark.parametrize(
     ("language", "words"),
     [

@@ -37,7 +37,7 @@ def test_the_greenhouses_clock_is_shown_over_its_change(page: Page, address: str
     """With a browser in New York: the hour that the greenhouse's clock leaves out is in no table and on no axis."""
     page.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
     page.open(f"{address}/#/zone/demo/north-1")
-    page.until(f"{VIEW}.includes('Measured, row of 19:00')")
+    page.until(f"{VIEW}.includes('Measured up to 19:00')")
     page.until("document.querySelector('#view section:last-child summary')")
     page.ask("document.querySelector('#view section:last-child summary').click()")
     hours = page.ask("[...document.querySelectorAll('#view tbody th')].map((one) => one.textContent)")
@@ -239,7 +239,8 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
         "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, "
         "0.998 (0.985 to 1.010) of v3, over 6,474 rows in 8 blocks of 12 h."
     )
-    said = ask(page, "evidence", f"m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords)")
+    words = "import('/page/words.js').then((words) => words.learn('.models'))"  # of the view that shows it
+    said = ask(page, "evidence", f"{words}.then(() => m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords))")
     assert said == [
         "26\u00a0% less error than “it stays as it is” (22\u00a0% to 29\u00a0%)",
         "44\u00a0% less error than “as yesterday” (42\u00a0% to 45\u00a0%)",

@@ -55,12 +55,32 @@ def test_numbers_in_sentences_of_the_api(page: Page, address: str, language: str
 
 
 @pytest.mark.parametrize(
+    ("english", "dutch"),
+    [
+        ("air_temp_c errors of 2.1 are 2.1 times as large since 14:05", "van 2.1 zijn 2,1 keer zo groot sinds 14:05"),
+        ("out_temp_c of 2.1 is 2.1 °C below the two weeks before since 14:05", " van 2.1 ligt 2,1 °C onder de twee"),
+        ("2.1/climate rh_pct looks like a share (0.62 to 0.71): send percent", "2.1/climate "),
+        ("the forecast of 1.1/2.1 is too old to be used: no row has closed for 2.1 h", "1.1/2.1 is te oud: "),
+        (
+            "3 samples came; the first row, of 1.1, closes in 2.1 min of the stream, at 14:05",
+            "van 1.1, sluit na 2,1 min",
+        ),
+        ("air_temp_c errors of 3.1 are 3.1 times as large since 14:05", "van 3,1 zijn 3,1 keer"),
+    ],
+)
+def test_a_zone_that_is_called_as_a_number_keeps_its_name(page: Page, address: str, english: str, dutch: str) -> None:
+    """Its point is no decimal, where a sentence names it; as a number it gets a comma."""
+    page.open(address)
+    assert dutch in said(page, "nl", f"(m.learnNames(['2.1', '1.1']), m.reason({json.dumps(english)}))")
+
+
+@pytest.mark.parametrize(
     ("key", "time", "words"),
     [
         ("alert.since.firing", "14:05", "avisada a las 14:05"), ("alert.since.firing", "01:05", "avisada a la 01:05"),
         ("alert.since.firing", "sáb, 26 feb, 21:00", "avisada el sáb, 26 feb, 21:00"),
         ("alert.since.pending", "mié, 2 mar, 21:00", "desde el mié, 2 mar, 21:00"),
-        ("alert.until", "dom, 27 feb, 21:00", "callada hasta el dom, 27 feb, 21:00"),
+        ("alert.until", "dom, 27 feb, 21:00", "silenciada hasta el dom, 27 feb, 21:00"),
     ],
 )  # fmt: skip
 def test_spanish_articles_follow_the_time(page: Page, address: str, key: str, time: str, words: str) -> None:

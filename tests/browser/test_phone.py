@@ -91,7 +91,7 @@ def test_rows_that_come_faster_than_answers_are_shown_in_the_end(page: Page, tmp
         page.ask("location.hash = '#/zone/demo/north-1'")
         for step in range(13, 16):
             new_row(page, house, ORIGIN_MS + step * STEP_MS)
-        page.until(f"{VIEW}.includes('row of 02:15')")
+        page.until(f"{VIEW}.includes('Measured up to 02:15')")
     assert page.complaints == []
 
 

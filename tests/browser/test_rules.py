@@ -279,7 +279,9 @@ def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> No
     assert rules.ask(label("limit", "condensation")) == "Warn at less than this above the dew point (°C)"
     assert rules.ask(label("limit", "mean_low")) == "Warn at more than this below what the light asks for (°C)"
     assert rules.ask(label("limit", "mean_high")) == "Warn at more than this above what the light asks for (°C)"
-    assert rules.ask(label("limit", "botrytis")) == "Warn when wet for more than this in the last 24 hours (h)"
+    assert rules.ask(label("limit", "botrytis")) == (
+        "Warn when wet for more than this in the last 24 hours, within the temperature band (h)"
+    )
     assert rules.ask(f"{field('limit', 'mean_low')}.value") == "2"
     rules.ask("document.querySelector('[data-rule=mean_low]').open = true")
     write(rules, "limit", "2.5", rule="mean_low")
@@ -287,7 +289,7 @@ def test_the_field_of_a_distance_says_from_what(rules: Page, house: Ruled) -> No
     save(rules, "op-key")
     rules.until(f"({BAR}).includes('Saved.')")
     assert house.changes == {"mean_low": {"limit": -2.5, "night_limit": -4}}
-    assert "24-hour mean too low yours more than 2.5 °C below what the light asks for" in rules.ask(VIEW)
+    assert "24-hour mean too low for the light yours by more than 2.5 °C" in rules.ask(VIEW)
     assert [rules.ask(f"{field(option, 'mean_low')}.value") for option in ("limit", "night_limit")] == ["2.5", "4"]
 
 
@@ -320,7 +322,7 @@ def test_a_zone_is_shown_the_rules_that_hold_in_it(zone_rules: Page) -> None:
     assert said["frost"].startswith("Cold this zone's own below 14.0 °C")
     assert said["heat"].startswith("Heat this zone's own above 33.0 °C")
     assert said["cool evening"].split() == ["Cool", "evening", "off", "this", "zone's", "own"]
-    assert said["condensation"].startswith("Condensation leaf or fruit less than 0.0 °C")
+    assert said["condensation"].startswith("Condensation from a chance of 25 %")
     assert (
         zone_rules.ask("document.querySelector('#rules-crop').selectedOptions[0].label") == "As the greenhouse: Tomato"
     )

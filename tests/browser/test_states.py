@@ -49,11 +49,11 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
     house.close()
     page.until(f"{STATE} === 'no connection'")
     assert "No connection to Hothouse since" in page.ask(BANNER)
-    assert "Row of 01:00" in page.ask(VIEW)
+    assert "Measured up to 01:00" in page.ask(VIEW)
     house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
     house.open()
     page.until(f"{STATE} === 'live' && {BANNER} === ''")
-    page.until(f"{VIEW}.includes('Row of 01:05')")
+    page.until(f"{VIEW}.includes('Measured up to 01:05')")
     assert page.ask("window.loaded") == "once"
     house.close()
 
@@ -141,13 +141,13 @@ def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: 
         page.until(f"{ASKED} && document.activeElement.id === 'key'")
         page.type(key)
         page.press("Enter")
-        page.until(f"{VIEW}.includes('Row of 01:00')")
+        page.until(f"{VIEW}.includes('Measured up to 01:00')")
         for view in ("models", "system"):
             page.ask(f"location.hash = '#/{view}'")
             page.until(f"{VIEW}.includes('about all sites, and the key grower is limited to demo')")
         assert not page.ask(ASKED)
         page.ask("location.hash = '#/now'")
-        page.until(f"{VIEW}.includes('Row of 01:00')")
+        page.until(f"{VIEW}.includes('Measured up to 01:00')")
 
 
 def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> No
         page.open(f"{address}/#/zone/demo/100%")
         page.until(f"{VIEW}.includes('There is no such zone')")
         page.ask("location.hash = '#/constructor'")
-        page.until(f"{VIEW}.includes('Row of 01:00')")
+        page.until(f"{VIEW}.includes('Measured up to 01:00')")
         assert page.complaints == []
 
 
@@ -184,7 +184,7 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
     page.hurry(60_000)  # each minute the page asks which zones are stale
     with opened(house) as address:
         page.open(address)
-        page.until(f"{VIEW}.includes('Row of 01:00')")
+        page.until(f"{VIEW}.includes('Measured up to 01:00')")
         house.do(house.live_state.publish([house.forecast("north-2", ORIGIN_MS + HOUR_MS)]))
         page.until(f"{VIEW}.includes('1 zone has no fresh readings.')")
         first = page.ask("document.querySelector('.zone').innerText.replace(/\\s+/g, ' ')")
@@ -216,7 +216,7 @@ def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_pa
 
     with opened(house) as address:
         page.open(address)
-        page.until(f"{VIEW}.includes('Row of 01:00') && {STATE} === 'live'")
+        page.until(f"{VIEW}.includes('Measured up to 01:00') && {STATE} === 'live'")
         page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
         row(8, 8 * 300.0, "air_temp_c: last reading 40 min before the origin")
         page.until(f"{card}.includes('no fresh readings')")
@@ -226,7 +226,7 @@ def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_pa
             assert "no fresh readings" in said
             assert said.endswith("Last readings: Tue 1 Mar, 01:00")
         row(11, 10.0)
-        page.until(f"{card}.endsWith('Row of 01:55')")
+        page.until(f"{card}.endsWith('Measured up to 01:55')")
         assert page.complaints == []
 
 
@@ -251,7 +251,7 @@ def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
     with opened(house) as address:
         page.open(f"{address}/#/now")
         page.until(f"{VIEW}.includes('No zone has a forecast yet')")
-        page.until(f"{VIEW}.includes('No zone has a forecast yet: the shards have not reported yet')")
+        page.until(f"{VIEW}.includes('No zone has a forecast yet: the parts that calculate have not reported yet')")
         assert "docs/sensors.md" in page.ask(VIEW)
         assert page.barriers() == []
         page.ask("location.hash = '#/rules'")  # a bookmark: no site is known of which they could be
@@ -342,14 +342,14 @@ def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> 
     badge = "document.querySelector('#zone-name .badge')?.textContent ?? ''"
     with opened(house) as address:
         page.open(f"{address}/#/zone/demo/north-1")
-        page.until(f"{VIEW}.includes('Measured, row of 01:00') && {STATE} === 'live'")
+        page.until(f"{VIEW}.includes('Measured up to 01:00') && {STATE} === 'live'")
         page.ask("{ window.list = document.getElementById('zone-choice'); window.list.focus(); }")
         new_row(page, house, ORIGIN_MS + STEP_MS)
-        page.until(f"{VIEW}.includes('Measured, row of 01:05')")
+        page.until(f"{VIEW}.includes('Measured up to 01:05')")
         weak = house.forecast("north-1", ORIGIN_MS + 2 * STEP_MS, degraded=["co2_ppm: no reading yet"])
         house.do(house.live_state.publish([weak]))
-        page.until(f"({badge}) === 'weak' && {VIEW}.includes('CO₂: no reading yet')")
-        page.until(f"{VIEW}.includes('Measured, row of 01:10')")
+        page.until(f"({badge}) === 'weaker forecast' && {VIEW}.includes('CO₂: no reading yet')")
+        page.until(f"{VIEW}.includes('Measured up to 01:10')")
         assert page.ask("document.activeElement === window.list")
         house.do(house.live_state.publish([house.forecast("north-3")]))
         page.until("document.getElementById('zone-choice').options.length === 3")

@@ -157,7 +157,7 @@ def test_how_good_lays_forecasts_over_what_came(page: Page, address: str) -> Non
     shows(page, "Usual day 70 % Trees 30 %")
     page.ask("""{ const ahead = document.querySelector('#ahead'); ahead.value = '60';
         ahead.dispatchEvent(new Event('change', {bubbles: true})) }""")
-    page.until("document.querySelector('.legend').innerText.includes('said 1 h before')")
+    page.until("document.querySelector('.legend').innerText.includes('forecast 1 h before')")
     assert page.complaints == []
 
 
@@ -234,7 +234,7 @@ def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: Hous
 def test_a_watch_that_begins_with_the_next_row_has_no_end_yet(page: Page, house: House, address: str) -> None:
     """Between a swap and the row after it no time is named; from then on it is that of the verdict."""
     for from_ms, until_ms, words in (
-        (-1, -1, "Compared with v1 from the next row on;"),
+        (-1, -1, "Compared with v1 from the next reading on;"),
         (ORIGIN_MS, ORIGIN_MS + 48 * HOUR_MS, "Compared with v1 until Thu 3 Mar, 01:00 of the greenhouse's time;"),
     ):
         watch = {"against": "v1", "from_ms": from_ms, "until_ms": until_ms}
@@ -274,18 +274,18 @@ def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> No
     """The row and its forecast are on the page within two seconds, in the list and in the zone."""
     newer_ms = ORIGIN_MS + STEP_MS
     page.open(f"{address}/#/zone/demo/north-1")
-    shows(page, "Measured, row of 01:00")
+    shows(page, "Measured up to 01:00")
     row = {**climate(newer_ms), "air_temp_c": 31.4}
     made = house.forecast("north-1", newer_ms)
     made["now"] = row
     house.do(house.live_state.publish([made]))
     began_s = time.monotonic()
-    shows(page, "Measured, row of 01:05")
+    shows(page, "Measured up to 01:05")
     shows(page, "31.4 °C")
     took_s = time.monotonic() - began_s
     assert took_s < SOON_S, f"the row was seen after {took_s:.1f} s"
     page.ask("location.hash = '#/now'")
-    shows(page, "Row of 01:05")
+    shows(page, "Measured up to 01:05")
     assert page.complaints == []
 
 
@@ -296,10 +296,10 @@ def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, addr
     page.open(f"{address}/#/system")
     shows(page, "12.5 a second 1,200 taken so far.")
     said = text(page)
-    assert "Too late 2 Their row had closed." in said
+    assert "Too late 2 Their time was already processed." in said
     assert "Time in the future" in said
     assert "Set the device's clock, and send Unix time in milliseconds." in said
-    assert "Learners (shard-0) works" in said
+    assert "Learning (shard-0) works" in said
     house.do(house.live_state.put_stats("shard-0", {**house.figures(), "last_error": "the disk is full"}))  # type: ignore[typeddict-item]
     shows(page, "the disk is full")
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
@@ -334,10 +334,10 @@ def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: s
     shows(page, "0.0 a second 1,200 taken so far.")
     said = text(page)
     assert "something fails: shard-0: has reported nothing for 1 h" in said
-    assert "Learners (shard-0) fails" in said
+    assert "Learning (shard-0) fails" in said
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
     shows(page, "12.5 a second")
-    assert "Learners (shard-0) works" in text(page)
+    assert "Learning (shard-0) works" in text(page)
     assert page.complaints == []
 
 

@@ -69,7 +69,7 @@ def test_each_view_shows_what_goes_on(browser: Page, demo: Demo) -> None:
     browser.until("document.querySelectorAll('.zone').length === 2")
     browser.until("document.getElementById('state').textContent === 'live'")
     browser.until(f"{VIEW}.includes('Tonight ')")
-    row = "document.querySelector('.zone').innerText.match(/Row of ([0-9:]+)/)[1]"
+    row = "document.querySelector('.zone').innerText.match(/Measured up to ([0-9:]+)/)[1]"
     first = browser.ask(row)
     browser.until(f"{row} !== {first!r}")
     key = browser.ask("document.querySelector('.zone').dataset.key")

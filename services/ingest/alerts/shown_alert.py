@@ -14,13 +14,16 @@ DECIMALS = 4
 
 def shown_alert(alert: Alert) -> ShownAlert:
     """What everybody is told of it."""
-    return ShownAlert(
+    shown = ShownAlert(
         id=alert.id, change=alert.revision, site=alert.site, zone=alert.zone, rule=alert.rule, kind=alert.kind,
         severity=alert.severity, state=alert.state, chance=round(alert.chance, DECIMALS), from_ms=alert.from_ms,
         until_ms=alert.to_ms, began_ms=alert.began_ms, changed_ms=alert.changed_ms, seen_ms=alert.seen_ms,
         fired_ms=alert.told_ms, came_ms=alert.came_ms, came_true=alert.came_true,
         muted_until_ms=alert.muted_until_ms, text=_sentence(alert.kind, alert.why), why=_reasons(alert),
     )  # fmt: skip
+    if alert.limit is not None:
+        shown["limit"] = round(alert.limit, DECIMALS)
+    return shown
 
 
 def was_cut(alert: ShownAlert) -> bool:

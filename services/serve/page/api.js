@@ -65,7 +65,7 @@ export async function ask(path, body, options = {}) {
 
 // Gives an order; asks for the operator's key where it is needed. Null where the person thought better of it. Why a key that is
 // limited to sites may not give it, is told as any other refusal.
-export async function order(method, path, what, body) {
+export async function order(method, path, body) {
   let refused = false;
   for (;;) {
     const sent = keyFor("operate");
@@ -75,7 +75,7 @@ export async function order(method, path, what, body) {
     });
     if (!(await refusesKey(answer))) return contentOf(answer);
     refused = Boolean(sent) && refused;
-    if (!(await wantOperatorKey(refused, what))) return null;
+    if (!(await wantOperatorKey(refused))) return null;
     refused = true;
   }
 }

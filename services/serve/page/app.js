@@ -7,15 +7,10 @@ import { timeOf } from "./clock.js";
 import { learn, speak, t } from "./words.js";
 import { sure } from "./views/parts.js";
 
-// Address -> view; those of one zone keep the zone when the person goes from one to the other.
-// Each is loaded when it is first opened.
-const VIEWS = {
-  now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
-  whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
-  rules: () => Promise.all([import("./views/rules.js"), learn(".rules")]).then(([found]) => found.rulesView),
-  models: () => Promise.all([import("./views/models.js"), learn(".models")]).then(([found]) => found.modelsView),
-  system: () => Promise.all([import("./views/system.js"), learn(".system")]).then(([found]) => found.systemView),
-};
+// Address -> file of the view and of the words that it alone says; those of one zone keep the zone when the person goes
+// from one to the other. Each is loaded when it is first opened.
+const VIEWS = { now: "now", zone: "zone", whatif: "what_if", quality: "quality", rules: "rules", models: "models", system: "system" };
+const load = (name) => Promise.all([import(`./views/${VIEWS[name]}.js`), learn(`.${VIEWS[name]}`)]).then(([found]) => found.default);
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
 let open = { name: "", key: "", view: null, isThere: false }; // whether its zone is
@@ -73,7 +68,7 @@ function showChoices() {
 
 function showWords() {
   for (const [id, key] of Object.entries({
-    "key-label": "key.label", "key-show": "key.show", "key-hint": "key.hint", "order-key-title": "order.key.title", "operator-key-label": "order.key.label",
+    "key-label": "key.label", "key-show": "key.show", "key-hint": "key.hint", "order-key-title": "order.key.title", "order-key-why": "order.key.why", "operator-key-label": "order.key.label",
     "order-key-go": "order.go", "order-key-cancel": "cancel", "sure-yes": "sure.yes", "sure-no": "cancel",
   })) byId(id).textContent = t(key);
   byId("foot").textContent = t("foot");
@@ -140,7 +135,7 @@ function show(anew) {
   kept = location.hash || "#/now";
   showFrame();
   if ((had || (isOther && !isFirst)) && document.activeElement === document.body) refocus(box, had?.id);
-  VIEWS[name]().then((view) => {
+  load(name).then((view) => {
     if (opened === open) opened.view = view(box, key);
   }, () => {
     if (opened !== open) return;
@@ -160,7 +155,7 @@ listen((kind, what) => {
 });
 
 async function start() {
-  VIEWS[route().name]().catch(() => {}); // it comes while words do
+  load(route().name).catch(() => {}); // it comes while words do
   shade();
   await speak(language());
   listenForKeys();
@@ -188,7 +183,7 @@ async function start() {
   });
   setInterval(showFrame, 30_000);
   begin();
-  setTimeout(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})), 3000); // all are there if the server goes
+  setTimeout(() => Object.keys(VIEWS).forEach((name) => load(name).catch(() => {})), 3000); // all are there if the server goes
 }
 
 start();

@@ -33,7 +33,7 @@ export function gain(text, before) {
 export function eventWords(event, time) {
   const version = event.version ?? "";
   const what = t(`expert.${version.startsWith("trees-") ? "trees" : version.startsWith("tuned-") ? "tuned" : "network"}`);
-  const values = { time, version, before: event.before === "online" ? t("model.online") : event.before ?? "", what };
+  const values = { time, version, before: event.before === "online" ? t("against.online") : event.before ?? "", what };
   if (event.kind === "swap") {
     if (version === "online") return t("event.out", values);
     const better = gain(event.reason, event.before);

@@ -1,7 +1,7 @@
 // What is read off a forecast as /predict answers it.
 import { t } from "./words.js";
 
-export const modelWords = (version) => (version === "online" ? t("model.online") : t("model.version", { version }));
+export const modelWords = (version) => (version === "online" ? t("against.online") : t("model.version", { version }));
 
 // The learned horizon nearest to one that is wanted.
 export function pickHorizon(forecast, wanted) {

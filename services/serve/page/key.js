@@ -38,10 +38,9 @@ export function keyHolds() {
 }
 
 // Asks for an operator's key in a dialog; resolves to whether one was given.
-export function wantOperatorKey(refused, what) {
+export function wantOperatorKey(refused) {
   keys.operate = "";
   const dialog = byId("order-key");
-  byId("order-key-why").textContent = what;
   say("order-key-said", refused ? t("key.refused.order") : "");
   byId("operator-key").value = "";
   if (!dialog.open) dialog.showModal();

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { sameDay, timeOf } from "./clock.js";
 import { query } from "./store.js";
 import { number, percent, span } from "./units.js";
-import { reason, t } from "./words.js";
+import { capital, reason, t } from "./words.js";
 
 export const TARGET = "air_temp_c";
 const asked = new Map(); // scenarios are drawn for each question, so it is asked once a forecast
@@ -45,7 +45,7 @@ export function nightBrief({ events }, timeZone) {
 export function outlookItems({ events, origin_ms }, timeZone) {
   const { night, day, night_below: below, mean } = events;
   if (!night) return [];
-  const times = (event) => (event.earliest === event.latest ? "" : ` ${t("outlook.between", { from: at(event, "earliest", timeZone), to: at(event, "latest", timeZone) })}`);
+  const times = (event) => (event.earliest === event.latest ? "" : ` ${capital(t("alert.between", { from: at(event, "earliest", timeZone), to: at(event, "latest", timeZone) }))}.`);
   const extreme = (event, title) => (event.missing
     ? { title, figure: "–", words: t("unknown", { why: reason(event.missing) }) }
     : { title, figure: number(event.p50, TARGET), words: `${t("outlook.at", { time: at(event, "time", timeZone) })}${times(event)} ${t("outlook.likely", { span: span(event.p10, event.p90, TARGET) })}` });

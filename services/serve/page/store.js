@@ -2,6 +2,7 @@
 import { get, Offline, Problem } from "./api.js";
 import { follow } from "./live.js";
 import { learnUnits } from "./units.js";
+import { learnNames } from "./words.js";
 
 const AGAIN_MS = 60_000; // /zones says what becomes stale with time
 const DAYS_AGAIN_MS = 3_600_000; // how old zones are changes slowly, and shards are asked for it
@@ -66,6 +67,7 @@ export async function loadZones() {
   store.labels = answer.labels;
   store.sites = Object.fromEntries(answer.sites.map((site) => [site.site, site]));
   store.zones = answer.zones.map((zone) => ({ ...zone, key: keyOf(zone) }));
+  learnNames([...store.zones, ...answer.sites].map((one) => one.zone ?? one.site));
   store.loaded = true;
   emit("zones");
   if (daysAsked && (Date.now() - daysAsked >= DAYS_AGAIN_MS || store.zones.some(({ key }) => !known.has(key)))) loadDays().catch(() => {});

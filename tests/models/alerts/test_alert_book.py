@@ -187,6 +187,20 @@ def test_alerts_of_a_rule_that_is_gone_are_gone() -> None:
     assert len(fewer) == 0
 
 
+def test_a_limit_outlives_a_restart_and_a_release_before() -> None:
+    """The limit of an alert is kept apart from its fields, for a release before takes none that it does not know; and
+    a state of that release, which has none, is taken.
+    """
+    book, again, older = AlertBook(RULES), AlertBook(RULES), AlertBook(RULES)
+    book.see(0, "site", "north", "cold", RuleFinding(0.9, limit=4.0))
+    state = json.loads(json.dumps(book.state_dict()))
+    assert "limit" not in state["alerts"][0]
+    again.load_state_dict(state)
+    assert [alert.limit for alert in again] == [4.0]
+    older.load_state_dict({name: held for name, held in state.items() if name != "limits"})
+    assert [alert.limit for alert in older] == [None]
+
+
 Step = Callable[[AlertBook], list[Alert]]
 
 findings = st.builds(

@@ -49,7 +49,7 @@ def flat(state: Any) -> Any:
 def test_a_chance_without_a_scenario_is_one_of_the_lead() -> None:
     """Cold nights come at this hour though no scenario has one: it is said of hours to come."""
     (rule,) = (rule for rule in RULES if rule.name == "cold")
-    none = ForeseenEvent(0.0, False, 0, 0, 0, {})
+    none = ForeseenEvent(0.0, False, 0, 0, 0, {}, 4.0)
     finding = _finding(rule, Said(none, 0.5, 0.4), 10 * 3_600_000, 10 * 3_600_000, 24, clock)
     assert finding is not None
     assert (finding.from_ms, finding.to_ms) == (10 * 3_600_000, 22 * 3_600_000)
@@ -64,7 +64,7 @@ def test_a_cold_night_is_an_alert_that_says_why() -> None:
     mine = [alert for alert in told if alert.id == ids[0]]
     assert [alert.state for alert in mine][-2:] == ["firing", "resolved"]
     fired, over = mine[-2:]
-    assert fired.why.startswith("cold ")
+    assert fired.why.startswith(f"cold (below {fired.limit:g} °C) ")
     assert "% between" in fired.why
     assert "air" in fired.why
     assert fired.told_ms is not None

@@ -58,6 +58,18 @@ def test_an_event_needs_to_last_also_in_scenarios() -> None:
     assert foresee(rule, during, ahead(short)).chance == 1  # type: ignore[union-attr]
 
 
+def test_the_limit_is_the_one_that_holds_at_that_time() -> None:
+    """That of the night where the event is likeliest then, that of now where none is foreseen."""
+    rule = AlertRule(name="dry", kind="vpd_high", limit=1.6, night_limit=1.2)
+    evening = track(4, start=16 * 60 + 30, air_temp_c=20.0, rh_pct=70.0)
+    wet, dry = [70.0] * 6, [30.0] * 6
+    found = [
+        foresee(rule, evening, track(12, start=18 * 60 + 30, air_temp_c=20.0, rh_pct=np.array([humid])))
+        for humid in (wet * 2, dry + wet, wet + dry)
+    ]
+    assert [(event.at, event.limit) for event in found if event] == [(0, 1.6), (1, 1.6), (7, 1.2)]
+
+
 def test_nothing_known_is_nothing_said() -> None:
     """None, and not a chance of 0."""
     assert foresee(COLD, track(4), ahead([np.nan] * 4)) is None

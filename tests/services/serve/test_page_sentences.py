@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -13,6 +15,11 @@ import pytest
 import services.serve
 from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import unplanned
+from models.effects.effect_inputs import STATE
+from models.effects.effect_network import EffectNetwork
+from models.effects.effect_support import _beyond, _strange, _unknown, _untried, vague
+from models.effects.plan_change import PlanChange
+from models.effects.situation import EFFECT_TARGETS
 from models.evaluation.drift import Drifted
 from models.features.sensor_faults import SensorFault
 from services.learn.loop.schedule import Every
@@ -22,11 +29,13 @@ from services.messages import ModelRow
 from services.serve.components import Figures
 from services.serve.health import awaited, readiness
 from services.store.rows import UnitFault
+from tests.models.effects.situations import situation
 
 WORDS = Path(services.serve.__file__).parent / "page" / "words"
 ENGLISH = re.compile(
     r"\b(is|are|since|above|below|planned|silent|stuck|spikes|usual|times|errors|before|samples?|looks|send|to|of|the|no"
-    r"|and|came|row|rows|days|with|when|begins|every|now|in|failed|half|once|one|after|zone)\b"
+    r"|and|came|row|rows|days|with|when|begins|every|now|in|failed|half|once|one|after|zone|house|houses|tried|outside"
+    r"|ask|would|may|nobody|known|changes|change|beside)\b"
 )
 PLAN = AlertRule(name="plan", kind="plan_not_followed", limit=1.0)
 
@@ -105,6 +114,20 @@ UNPLANNED = "; ".join(
     ).values()
 )
 
+ANY = PlanChange("sp_heat_c", "add", 15, 0, 300)
+BLIND = replace(situation(1), day=np.full_like(situation(1).day, np.nan))
+NOWHERE = SimpleNamespace(arrays={name: np.zeros(len(STATE)) for name in ("state_low", "state_high")})
+# What the page asks: one change, in a way that was tried.
+WHAT_IF = [
+    *_untried([PlanChange("fog_pct", "set", 50, 0, 300)]),
+    *_untried([replace(ANY, end_min=10)]),
+    *_unknown(replace(BLIND, path=np.full_like(BLIND.path, np.nan))),
+    *_strange(np.ones((3, len(STATE)), np.float32), cast(EffectNetwork, NOWHERE)),
+    *_beyond(situation(1), PlanChange("sp_lamp_pct", "set", 100, 0, 300)),
+    *_beyond(situation(1), ANY),
+    *vague(np.tile(np.float32([-2000.0, -4.0, 2000.0]), (1, len(EFFECT_TARGETS), 1))),
+]
+
 SENTENCES = [
     *(
         SensorFault(0, "rh_pct", kind, 7, size).words("02:10", "%")
@@ -123,6 +146,7 @@ SENTENCES = [
     *(readiness({}, 0, answers, ready=False, awaited="")["reasons"][0] for answers in (True, False)),
     *AWAITED,
     *TRAININGS,
+    *WHAT_IF,
 ]  # fmt: skip
 
 
@@ -130,7 +154,8 @@ SENTENCES = [
 @pytest.mark.parametrize("language", ["nl", "es"])
 def test_no_sentence_stays_half_english(language: str, sentence: str) -> None:
     said = sentence
-    for pattern, instead in json.loads((WORDS / f"{language}.json").read_text())["reasons"]:
+    files = [json.loads((WORDS / f"{language}{part}.json").read_text()) for part in ("", ".what_if")]
+    for pattern, instead in [each for file in files for each in file["reasons"]]:
         said = re.sub(pattern, re.sub(r"\$(\d)", r"\\\1", instead), said)
     assert said != sentence
     # "is" and "no" are also words of Dutch and Spanish.

@@ -5,6 +5,7 @@ import { h, put } from "../dom.js";
 import { query } from "../store.js";
 import { count, duration, percent } from "../units.js";
 import { capital, t } from "../words.js";
+import { table } from "./parts.js";
 
 const DAYS = 28;
 const TONES = { came: "good", false: "warn" };
@@ -22,9 +23,8 @@ export async function showAlertScores(box, key, timeZone) {
     return value === null ? h("span", { class: "soft" }, t(`scores.few.${what}`, { have: count(Number(have), what === "days" ? 1 : 0), need })) : words;
   };
   const before = (hours) => (hours === null ? "–" : duration(60 * hours));
-  const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": `table ${id}` }, h("table", { id },
-    h("thead", {}, h("tr", {}, heads.map((one, place) => h("th", { scope: "col", class: place && !texts.includes(place) ? null : "text" }, t(one))))),
-    h("tbody", {}, rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))))));
+  const scores = (id, label, heads, rows, texts = []) => table(id, label, `table ${id}`, heads.map((one, place) => [one, place && !texts.includes(place) ? null : "text"]),
+    rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))));
   // What had come when its alert fired was no chance any more: the one that is kept is of yet more to come.
   const isForetold = ({ event_ms: came, fired_ms: at }) => came === null || came > at;
   const fired = ({ rule, alerts: over }) => over + alerts.filter((one) => one.rule === rule && one.over_ms === null).length; // only the newest are listed
@@ -33,10 +33,10 @@ export async function showAlertScores(box, key, timeZone) {
     few(one.hit_rate, percent(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
   ]);
   const each = alerts.map((one) => [
-    dayAndTime(one.fired_ms, timeZone), nameOf(one), isForetold(one) ? percent(one.chance) : "–", h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`outcome.${one.outcome}`)), before(one.lead_h),
+    dayAndTime(one.fired_ms, timeZone), nameOf(one), isForetold(one) ? percent(one.chance) : "–", h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`alert.${one.outcome}`)), before(one.lead_h),
   ]);
   const open = box.querySelector("details")?.open;
   put(box, title, h("p", { class: "soft small" }, t("scores.words", { days: DAYS })),
-    table("alert-scores", t("scores.title"), ["scores.rule", "scores.alerts", "scores.came", "scores.false", "scores.aside", "scores.lead", "scores.hit", "scores.week"], byRule),
-    h("details", { open }, h("summary", { "data-key": "past-alerts" }, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
+    scores("alert-scores", t("scores.title"), ["scores.rule", "alerts", "alert.came", "alert.false", "scores.aside", "scores.lead", "scores.hit", "scores.week"], byRule),
+    h("details", { open }, h("summary", { "data-key": "past-alerts" }, t("scores.list")), scores("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
 }

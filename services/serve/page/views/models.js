@@ -11,7 +11,7 @@ import { loading, timeWords, sure } from "./parts.js";
 const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
-export function modelsView(box) {
+export default function modelsView(box) {
   let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
@@ -23,10 +23,10 @@ export function modelsView(box) {
     show();
   }
 
-  async function give(path, question, what) {
+  async function give(path, question) {
     if (!(await sure(question))) return;
     try {
-      const done = await order("POST", path, what);
+      const done = await order("POST", path);
       said = done ? t("order.done") : "";
     } catch (error) {
       said = reason(error.message);
@@ -37,7 +37,7 @@ export function modelsView(box) {
   function show() {
     const experts = [...new Set(["network", "trees", ...(status.components["retrainer-tuned"] ? ["tuned"] : []), ...status.models.map((one) => one.expert)])];
     const errors = status.errors.filter((one) => one.startsWith("retrainer"));
-    put(box, h("section", {}, h("h2", {}, t("models.title")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
+    put(box, h("section", {}, h("h2", {}, t("view.models")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
       experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])),
       timeline());
   }
@@ -67,8 +67,8 @@ export function modelsView(box) {
       models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
       h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: reason(figures.next_training) }) : ""),
       h("p", { class: "buttons", "data-key": `${expert} orders` },
-        previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}${champion ? `&leave=${encodeURIComponent(champion.version)}` : ""}`, t("sure.back", { version: previous.version }), t("order.back"))) : null,
-        orderButton(expert, "train", t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")))),
+        previous ? orderButton(expert, "back", t("models.back", { version: previous.version }), false, () => give(`models/rollback?expert=${expert}${champion ? `&leave=${encodeURIComponent(champion.version)}` : ""}`, t("sure.back", { version: previous.version }))) : null,
+        orderButton(expert, "train", t("models.train"), Boolean(figures?.running), () => give(`models/retrain?expert=${expert}`, t("sure.train")))),
       rest.length ? fold(`${expert} older`, t("models.older", { n: rest.length }), {}, rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
   }
 
@@ -79,9 +79,9 @@ export function modelsView(box) {
     const comparison = model.shadow ?? model.watch;
     return h("div", { class: "card model", "data-version": model.version, "data-key": `${expert} ${model.version}` },
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
-        model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version }))) : null),
+        model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }))) : null),
       evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
-      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : comparison.from_ms < 0 ? "models.watch.due" : "models.watch", { against: comparison.against === "online" ? t("model.online") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
+      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : comparison.from_ms < 0 ? "models.watch.due" : "models.watch", { against: comparison.against === "online" ? t("against.online") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
       h("p", { class: "small soft" }, [t("models.made", { time: timeWords(model.created_ms) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
       evidence.length && model.reason ? fold(`${expert} gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);
   }

@@ -6,9 +6,9 @@ import { addressOf, alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
-import { badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
+import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
-export function nowView(box) {
+export default function nowView(box) {
   const title = h("h2", {});
   const lead = h("p", { class: "lead", role: "status" }); // the same element for as long as the view is open: else what is new is not read out
   const headline = h("section", {}, title, lead);
@@ -58,7 +58,7 @@ export function nowView(box) {
     const stale = store.zones.filter((zone) => zone.stale).length;
     const weak = store.zones.filter((zone) => !zone.stale && zone.degraded.length).length;
     const facts = [
-      ...(pressing ? [t("alerts.fire", { n: pressing })] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
+      ...(pressing ? [`${t("alerts.count", { n: pressing })}.`] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
     ];
     if (!facts.length && store.alerts) facts.push(t("now.quiet", { n: store.zones.length }));
     if (toKnow) facts.push(t("alerts.know", { n: toKnow }));
@@ -78,7 +78,7 @@ export function nowView(box) {
     const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
     const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
     put(alerts, title, shown.length ? h("ul", {}, groupedItems(alerts, shown)) : h("p", {}, t("alerts.quiet")),
-      folded("info", t("alerts.know", { n: toKnow.length }), toKnow), folded("pending", t("alerts.pending", { n: pending.length }), pending), folded("over", t("alerts.over"), over));
+      folded("info", t("alerts.know", { n: toKnow.length }), groupedItems(alerts, toKnow)), folded("pending", t("alerts.pending", { n: pending.length }), groupedItems(alerts, pending)), folded("over", t("alerts.over"), over.map((one) => alertItem(one))));
   }
 
   function showSensors() {

@@ -4,7 +4,7 @@ import { byId, h } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
 import { count, number, percent } from "../units.js";
-import { capital, metricName, reason, t } from "../words.js";
+import { capital, has, metricName, reason, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
 
@@ -21,9 +21,13 @@ export function timeWords(ms, site, show = dayAndTime) {
 export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words, wide }) => h("div", { class: wide ? "wide" : null },
   h("dt", {}, title), h("dd", { class: "figure" }, figure), words ? h("dd", {}, words) : null)));
 
+// A table that scrolls by itself; `heads` are messages, with the class of their cells.
+export const table = (id, label, key, heads, rows, caption = null) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": key },
+  h("table", { id }, caption, h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, capital(t(one)))))), h("tbody", {}, rows)));
+
 export function badges(zone) {
   const found = [];
-  if (zone.stale) found.push(h("span", { class: "badge bad" }, t("zone.stale")));
+  if (zone.stale) found.push(h("span", { class: "badge bad" }, t("alert.kind.stale_zone")));
   else if (zone.degraded.length) found.push(h("span", { class: "badge warn" }, t("zone.degraded")));
   const day = learningDay(zone.key);
   if (day) found.push(h("span", { class: "badge" }, t("zone.learning", { day })));
@@ -37,7 +41,7 @@ export function zonePicker(view, key) {
   const bySite = Object.groupBy ? Object.groupBy(store.zones, (zone) => zone.site) : { "": store.zones };
   const option = (zone) => h("option", { value: zone.key, selected: zone.key === key }, zone.label);
   const groups = Object.entries(bySite).map(([site, zones]) => (Object.keys(bySite).length > 1 ? h("optgroup", { label: store.sites[site]?.label ?? site }, zones.map(option)) : zones.map(option)));
-  return h("label", { class: "field", for: "zone-choice" }, t("zone.choose"),
+  return h("label", { class: "field", for: "zone-choice" }, t("view.zone"),
     h("select", { id: "zone-choice", onchange: (event) => { location.hash = addressOf(view, event.target.value); } }, groups));
 }
 
@@ -82,7 +86,7 @@ async function give(verb, key, alerts, button) {
   try {
     for (const { id } of alerts) {
       try {
-        if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, t(`alert.${verb}.what`), verb === "mute" ? { hours: 8 } : undefined)) === null) break;
+        if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, verb === "mute" ? { hours: 8 } : undefined)) === null) break;
       } catch (error) {
         if (alerts.length === 1 || ![403, 404, 409].includes(error.status)) throw error;
         if (error.status === 403) refused = error.message;
@@ -141,8 +145,19 @@ export const goesOn = (alert) => alert.came_ms !== null && alert.from_ms < alert
 
 export const kindWords = (alert) => capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
 
+// "below 12.0 °C": beyond which limit a rule warns; none where it is the dew point, at which vapour condenses anyway.
+export function limitWords(kind, limit) {
+  if (kind === "condensation" && !limit) return "";
+  if (kind === "botrytis") return t("limit.botrytis", { limit: `${count(limit, Number.isInteger(limit) ? 0 : 1)}\u00a0${t("unit.h")}` });
+  const metric = kind.startsWith("vpd") ? "vpd_kpa" : kind.startsWith("co2") ? "co2_ppm" : "air_temp_c";
+  const isMean = kind.startsWith("mean"); // how far it is from what the light asks for
+  const words = isMean ? "mean" : has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
+  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
+}
+
 export function alertWords(alert, timeZone, now) {
-  const kind = kindWords(alert);
+  const limit = alert.limit === undefined ? "" : limitWords(alert.kind, alert.limit); // an alert of a release before has none
+  const kind = kindWords(alert) + (limit && ` (${limit})`);
   if (OF_STATE.includes(alert.kind)) return kind;
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
@@ -158,9 +173,10 @@ export function alertWords(alert, timeZone, now) {
 export function whyWords(alert) {
   const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && !OF_STATE.includes(alert.kind);
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
+  const figure = ({ name: what, value, unit }) => (METRIC[what] ? number(value, METRIC[what]) : `${count(value, 1)}\u00a0${unit === "h" ? t("unit.h") : unit}`);
   return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
-    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit === "h" ? t("unit.h") : one.unit}`}`)).join(", ");
+    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];
@@ -171,8 +187,8 @@ export const isPressing = (alert) => alert.state === "firing" && alert.severity 
 export const shownAlerts = () => Object.values(store.alerts).filter((one) => STATES.includes(one.state))
   .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
 
-export const foldedAlerts = (box, id, title, found, options) => (found.length
-  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
+export const foldedAlerts = (box, id, title, items) => (items.length
+  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, items)) : null);
 
 // Zones in the order in which to look at them: alerts, no readings, weak ones, by name.
 export function byRisk(zones) {

@@ -10,13 +10,13 @@ import { nights } from "../sun.js";
 import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
 import { has, reason, t } from "../words.js";
 import { showAlertScores } from "./alert_scores.js";
-import { figures, name, noZone, zonePicker } from "./parts.js";
+import { figures, name, noZone, table, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // the shard is asked for all of it
 const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
 
-export function qualityView(box, key) {
+export default function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
   let [chart, choices, asked, unanswered] = [null, "", 0, false];
@@ -127,10 +127,9 @@ export function qualityView(box, key) {
     const honest = ({ coverage, n }) => (n < 50 ? "" : coverage >= 0.7 && coverage <= 0.92 ? "good" : coverage < 0.6 ? "bad" : "");
     const title = t("quality.table", { metric: name(target) });
     const heads = [["quality.lead", "text"], ["quality.error"], ["quality.now"], ["quality.yesterday"], ["quality.less"], ["quality.inside"], ["quality.cases"]];
-    put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title, "data-key": "table" }, h("table", { id: "scores" },
-      h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
-      h("tbody", {}, rows.map(([minutes, score]) => h("tr", {}, h("th", { scope: "row" }, duration(minutes)), h("td", {}, errorOf(score.model, target)), h("td", {}, errorOf(score.persistence, target)),
-        h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, percent(score.coverage)), h("td", {}, count(score.n)))))))]
+    put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), table("scores", title, "table", heads,
+      rows.map(([minutes, score]) => h("tr", {}, h("th", { scope: "row" }, duration(minutes)), h("td", {}, errorOf(score.model, target)), h("td", {}, errorOf(score.persistence, target)),
+        h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, percent(score.coverage)), h("td", {}, count(score.n)))))]
       : h("p", {}, t("quality.none")));
   }
 

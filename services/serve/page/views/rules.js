@@ -5,7 +5,7 @@ import { h, put } from "../dom.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, t } from "../words.js";
-import { noZone, zonePicker } from "./parts.js";
+import { limitWords, noZone, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
 const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
@@ -33,10 +33,10 @@ const optionsOf = (rule) => [
 // A field's id: rules with letters that no id may hold have different ones.
 const idOf = (rule, option) => `${rule.name.replace(/[^\w-]/gu, (one) => `-${one.codePointAt(0).toString(16)}-`)}-${option}`;
 // The message about a rule's limit: that of its kind where the number is no plain value, such as a distance to the dew point.
-const byKind = (message, rule) => `${message}.${has(`${message}.${rule.kind}`) ? rule.kind : rule.sign}`;
+const limitLabel = (rule) => `rule.limit.${has(`rule.limit.${rule.kind}`) ? rule.kind : rule.sign}`;
 const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
 
-export function rulesView(box, wanted) {
+export default function rulesView(box, wanted) {
   const key = wanted || Object.keys(store.sites)[0] || "";
   const [site, ...rest] = key.split("/");
   const zone = rest.join("/"); // whose rules these are; "": those of the site
@@ -110,7 +110,7 @@ export function rulesView(box, wanted) {
     const { rules, ...members } = sent;
     [errors, message] = [{}, ""];
     try {
-      const found = await order("PATCH", asked, t("rules.what"), { ...members, changes: rules });
+      const found = await order("PATCH", asked, { ...members, changes: rules });
       if (!found) return;
       said = { ...found, changed_by: "api", changed_ms: null }; // the log says in a moment when
       forget(sent);
@@ -166,7 +166,7 @@ export function rulesView(box, wanted) {
       input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
       if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
     } });
-    const label = option === "limit" ? byKind("rule.limit", rule) : `rule.${option}`;
+    const label = option === "limit" ? limitLabel(rule) : `rule.${option}`;
     return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
   }
 
@@ -183,11 +183,10 @@ export function rulesView(box, wanted) {
   const choice = (options, value, act) => h("select", { onchange: (event) => act(event.target.value) }, options.map(([id, words]) => h("option", { value: id, selected: id === value }, words)));
 
   function briefOf(rule) {
-    const { unit, show: asShown } = measureOf(rule, "limit");
     return [
-      rule.sign ? t(byKind("rule.says", rule), { limit: `${count(asShown(rule.limit), rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
+      rule.sign ? limitWords(rule.kind, rule.limit) : "",
       rule.sign ? t("rule.says.chance", { chance: percent(rule.chance), hours: count(rule.lead_h, Number.isInteger(rule.lead_h) ? 0 : 1) }) : "",
-      rule.hours ? t("whatif.span", { from: rule.hours[0], to: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
+      rule.hours ? t("span", { low: rule.hours[0], high: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
     ].filter(Boolean).join(" · ");
   }
 

@@ -3,13 +3,13 @@ import { get } from "../api.js";
 import { h, put, renew } from "../dom.js";
 import { count, duration } from "../units.js";
 import { capital, has, reason, t } from "../words.js";
-import { figures, loading, timeWords } from "./parts.js";
+import { figures, loading, table, timeWords } from "./parts.js";
 
 const EVERY_MS = 5000;
 const SILENT_S = 30;
 const TELLING = ["shard", "gateway", "runtime"]; // these tell their figures each second
 
-export function systemView(box) {
+export default function systemView(box) {
   let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
   const [state, intake, kept, parts] = Array.from({ length: 4 }, () => h("section", {}));
   const raw = h("section", {}, h("details", { id: "raw" }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, ["status", "metrics", "docs"].map((one) => h("a", { href: one }, `/${one}`)))));
@@ -38,7 +38,7 @@ export function systemView(box) {
     const silent = Object.keys(status.components).filter(silence);
     const taking = named("shard").filter(([name]) => !silence(name)).map(([, found]) => found);
     const fails = status.errors.length + silent.length > 0;
-    renew(state, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
+    renew(state, h("h2", {}, t("view.system")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
       fails ? h("ul", { class: "note bad" }, silent.map((name) => h("li", {}, `${name}: ${silence(name)}`)), status.errors.map((one) => h("li", { lang: "en" }, one))) : null);
     renew(intake, h("h3", {}, t("system.intake")), figures([
       { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
@@ -48,7 +48,7 @@ export function systemView(box) {
       { title: t("system.refused"), figure: count(rejected), words: t("system.refused.words") },
     ]));
     renew(kept, lettersShown());
-    renew(parts, h("h3", {}, t("system.parts")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("system.parts"), "data-key": "parts" }, h("table", { id: "parts" }, h("thead", {}, h("tr", {}, ["system.part", "system.state", "system.does"].map((one) => h("th", { scope: "col", class: "text" }, t(one))))), h("tbody", {}, partRows()))));
+    renew(parts, h("h3", {}, t("system.parts")), table("parts", t("system.parts"), "parts", [["system.part", "text"], ["system.state", "text"], ["system.does", "text"]], partRows()));
     if (!state.isConnected) put(box, state, intake, kept, parts, raw);
   }
 
@@ -65,7 +65,7 @@ export function systemView(box) {
       if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) }), silence(name)));
     }
     rows.push(row(t("part.history"), "", t("history.words")));
-    for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("model.online") : report.version })));
+    for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("against.online") : report.version })));
     for (const [name, found] of named("retrainer")) rows.push(row(t(name.replace("-", ".").replace("retrainer", "part.retrainer")), found.last_error || found.registry_error, found.running ? t("retrainer.runs") : t("models.next", { when: reason(found.next_training ?? "–") })));
     for (const [name, found] of named("runtime")) rows.push(row("HTTP", found.error, found.kind === "haproxy" ? "HAProxy" : `Ray Serve${found.reason ? ` (${found.reason})` : ""}`, silence(name)));
     return rows;
@@ -78,11 +78,10 @@ export function systemView(box) {
     const title = h("h3", {}, t("letters"));
     if (letters.problem) return [title, h("p", { class: "note warn" }, reason(letters.problem))];
     if (!letters.kept_out.length) return [title, h("p", {}, t("letters.none"))];
-    return [title, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("letters"), "data-key": "letters" }, h("table", { id: "letters" },
-      h("thead", {}, h("tr", {}, [["letters.why", "text"], ["letters.topic", "text"], ["letters.count"], ["letters.newest", "text"], ["letters.do", "text"]].map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
-      h("tbody", {}, letters.kept_out.slice(0, 50).map((one) => h("tr", {}, h("th", { scope: "row" }, has(`letter.${one.reason}`) ? t(`letter.${one.reason}`) : capital(one.reason.replaceAll("_", " "))),
+    return [title, table("letters", t("letters"), "letters", [["letters.why", "text"], ["letters.topic", "text"], ["letters.count"], ["letters.newest", "text"], ["letters.do", "text"]],
+      letters.kept_out.slice(0, 50).map((one) => h("tr", {}, h("th", { scope: "row" }, has(`letter.${one.reason}`) ? t(`letter.${one.reason}`) : capital(one.reason.replaceAll("_", " "))),
         h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, timeWords(one.newest_ms, siteIn(one.topic)), h("div", { class: "small soft", lang: "en" }, one.detail)),
-        h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do")))))))];
+        h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do")))))];
   }
 
   function again() {

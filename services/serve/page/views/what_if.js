@@ -19,7 +19,7 @@ const pad = (value) => String(value).padStart(2, "0");
 
 const isAdded = (metric) => CHANGES[metric].way === "add";
 
-export function whatIfView(box, key) {
+export default function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
   let [loadedAt, stale, unanswered] = [0, false, false];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
@@ -240,7 +240,7 @@ export function whatIfView(box, key) {
   // Why there is no answer now; one of before is not shown as if it held.
   function refuse(why) {
     answer = null;
-    put(result, h("p", { class: "note warn" }, capital(reason(why.replace(key, zone().label)))));
+    put(result, h("p", { class: "note warn" }, capital(reason(why).replace(key, zone().label))));
     for (const part of [tabs, pathBox]) part.hidden = true;
   }
 
@@ -249,7 +249,7 @@ export function whatIfView(box, key) {
     const zoneName = zone().timezone;
     for (const part of [tabs, pathBox]) part.hidden = false;
     if (support === "none") {
-      put(result, h("p", { class: "note warn" }, h("strong", {}, t("support.none")), ` ${t("support.none.words")}`), h("ul", { class: "small" }, answer.reasons.map((one) => h("li", { lang: "en" }, capital(reason(one))))));
+      put(result, h("p", { class: "note warn" }, h("strong", {}, t("support.none")), ` ${t("support.none.words")}`), h("ul", { class: "small" }, answer.reasons.map((one) => h("li", {}, capital(reason(one))))));
     } else {
       const told = Object.keys(effect.targets).map((metric) => ({ metric, ...largest(effect, metric) })).filter(({ value }) => value !== null);
       const air = told.find((one) => one.metric === "air_temp_c");

@@ -10,7 +10,7 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, table, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -23,7 +23,7 @@ const GROUPS = {
   outside: ["out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain", "out_rad_sum_j_cm2"],
 };
 
-export function zoneView(box, key) {
+export default function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
   let [target, days, custom] = ["air_temp_c", 2, null];
   const [title, pick, about, weak] = [h("h2", { id: "zone-name" }), h("div", {}), h("p", { class: "soft small" }), h("div", {})];
@@ -33,7 +33,7 @@ export function zoneView(box, key) {
   const night = h("section", {});
   const alerts = h("section", {});
   const nowBox = h("section", {});
-  const table = h("section", {});
+  const tableBox = h("section", {});
   const holder = h("div", {});
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
@@ -80,7 +80,7 @@ export function zoneView(box, key) {
     recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
     plans = await planning;
     if (closed) return;
-    if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, table);
+    if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, tableBox);
     shownAll = true;
     showCharts();
     showNow();
@@ -129,7 +129,7 @@ export function zoneView(box, key) {
     const ahead = lightAhead(planned(plans, "out_radiation_w_m2", forecast.origin_ms), forecast.origin_ms, site.timezone);
     const par = parSum(recent, forecast.origin_ms, site.timezone);
     return [{
-      title: t("light"), figure: `${count(sum)}\u00a0J/cm²`,
+      title: t("light.title"), figure: `${count(sum)}\u00a0J/cm²`,
       words: [ahead === null ? "" : t("light.ahead", { sum: count(sum + ahead) }), par === null ? "" : t("light.par", { sum: count(par, 1) })].join(" ") || t("light.words"),
     }];
   }
@@ -138,7 +138,7 @@ export function zoneView(box, key) {
     if (site.latitude === null) return [];
     const sun = sunOfDay(midnightOf(forecast.origin_ms, site.timezone), site.latitude, site.longitude);
     if (!sun) return [];
-    return [{ title: t("sun"), figure: `${timeOf(sun.rise, site.timezone)} – ${timeOf(sun.set, site.timezone)}`, words: t("sun.words", { length: duration((sun.set - sun.rise) / 60e3) }) }];
+    return [{ title: t("sun.title"), figure: `${timeOf(sun.rise, site.timezone)} – ${timeOf(sun.set, site.timezone)}`, words: t("sun.words", { length: duration((sun.set - sun.rise) / 60e3) }) }];
   }
 
   function dew() {
@@ -197,9 +197,10 @@ export function zoneView(box, key) {
   function showAlerts() {
     const found = store.alerts === null ? [] : shownAlerts().filter((one) => keyOf(one) === key);
     const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
+    const listed = (those) => those.map((one) => alertItem(one, { withZone: false }));
     put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", key), "data-key": "rules" }, t("view.rules"))),
-      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, shown.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")),
-      foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), toKnow, { withZone: false }));
+      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")),
+      foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), listed(toKnow)));
   }
 
   function showNow() {
@@ -208,21 +209,21 @@ export function zoneView(box, key) {
       const known = metrics.filter((metric) => now[metric] !== null && now[metric] !== undefined);
       return known.length ? h("div", {}, h("h3", {}, t(`group.${id}`)), h("dl", {}, known.map((metric) => [h("dt", {}, name(metric)), h("dd", { "data-metric": metric }, number(now[metric], metric))]))) : null;
     };
-    put(nowBox, h("h3", {}, t("zone.now", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
+    put(nowBox, h("h3", {}, t("zone.row", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
   }
 
   function showTable() {
     const ahead = pointsOf(forecast, target).filter(({ horizon_min: minutes }) => minutes <= 60 ? minutes % 15 === 0 : minutes % 60 === 0);
     if (!ahead.length) {
-      put(table);
-      table.hidden = true;
+      put(tableBox);
+      tableBox.hidden = true;
       return;
     }
-    table.hidden = false;
-    const open = table.querySelector("details")?.open;
-    put(table, h("details", { open }, h("summary", { "data-key": "table" }, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }), "data-key": "table rows" },
-      h("table", {}, h("caption", {}, t("table.caption")), h("thead", {}, h("tr", {}, ["table.at", "table.in", "table.low", "table.middle", "table.high"].map((one) => h("th", { scope: "col" }, t(one))))),
-        h("tbody", {}, ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))))))));
+    tableBox.hidden = false;
+    const open = tableBox.querySelector("details")?.open;
+    const title = t("table.title", { metric: name(target) });
+    put(tableBox, h("details", { open }, h("summary", { "data-key": "table" }, title), table(null, title, "table rows", [["table.at"], ["table.in"], ["table.low"], ["table.middle"], ["table.high"]],
+      ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))), h("caption", {}, t("table.caption")))));
   }
 
   function start() {
