@@ -90,15 +90,27 @@ def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path], tmp_path
     data, file = backed_up
     refused = hothouse("--data-dir", data, "restore", file)
     assert refused.exit_code == 1
-    assert "is there already" in refused.output
+    assert "log.sqlite" in refused.output
+    assert "snapshots" in refused.output
     (tmp_path / "keys.json").write_text("made since")
     refused = hothouse("--data-dir", tmp_path, "restore", file)
-    assert (refused.exit_code, "keys.json is there already" in refused.output) == (1, True)
+    assert (refused.exit_code, "there already" in refused.output, "keys.json" in refused.output) == (1, True, True)
     assert (tmp_path / "keys.json").read_text() == "made since"
     assert not (tmp_path / "storage" / "snapshots").exists()
     again = hothouse("--data-dir", data, "backup", file)
     assert again.exit_code == 1
     assert "is there already" in again.output
+
+
+def test_what_belongs_to_an_earlier_log_is_not_taken_for_the_restored_one(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Where the log was moved away without its write-ahead log, SQLite would write that into the one brought back."""
+    _, file = backed_up
+    (tmp_path / "log.sqlite-wal").write_bytes(b"frames of another file")
+    refused = hothouse("--data-dir", tmp_path, "restore", file)
+    assert (refused.exit_code, "log.sqlite-wal" in refused.output) == (1, True), refused.output
+    assert not (tmp_path / "log.sqlite").exists()
 
 
 def test_an_empty_folder_has_no_backup(tmp_path: Path) -> None:
