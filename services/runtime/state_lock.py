@@ -29,6 +29,7 @@ SILENT_S = 20.0
 """An owner elsewhere whose file has not changed for this long is dead; or it is stopped, and finds out when it wakes
 up."""
 LOOK_S = 0.5
+_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 _WIDTH = 512
 """Bytes of a file: it is written over in one piece, so that a reader over a network sees the change."""
 
@@ -90,10 +91,14 @@ class OwnersFolder:
 
     def make(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
-        with self._path(epoch).open("xb") as file:
-            file.write(record)
-            file.flush()
-            os.fsync(file.fileno())
+        with (path := self._path(epoch)).open("xb") as file:
+            try:
+                file.write(record)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:  # half of it would be an owner elsewhere, which the next start waits for
+                path.unlink(missing_ok=True)
+                raise
 
     def write(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
@@ -150,7 +155,7 @@ class StateLock:
             self._claim()
         except OSError as error:
             words = f"the owner of the state cannot be written to {self._place.name}: {error}"
-            raise StartError(words, getattr(error, "hint", "")) from error
+            raise StartError(words, getattr(error, "hint", _DISK)) from error
         self._thread.start()
         return self
 
@@ -202,7 +207,7 @@ class StateLock:
     def _refusal(self, epoch: int) -> StartError:
         return StartError(
             f"another Hothouse runs on the state in {self._place.name}: {_who(_parsed(self._place.read(epoch)))}",
-            "Stop it, or choose another folder with data_dir.",
+            "Stop it, or choose another place with data_dir or storage.url.",
         )
 
     def _run(self) -> None:
