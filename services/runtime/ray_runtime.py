@@ -7,6 +7,7 @@ temporary folder. What a killed run left (Serve's HAProxy outlives its parents) 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -121,11 +122,10 @@ class RayRuntime:
         with deferred_interrupts():
             import ray
 
-        on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": namespace_of(self._settings)}
         wanted = self._settings.ray
         try:
-            with _sigterm_left_to_us():
+            with _signals_left_to_us():
                 if self._folder is None:
                     ray.init(address=wanted.address, **quiet)
                 else:
@@ -140,8 +140,6 @@ class RayRuntime:
             raise StartError(
                 f"Ray did not start: {error}", "See `hothouse doctor`; ray.address is empty for a local runtime."
             ) from error
-        if on_sigterm is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)  # that of Ray's C++ dumps its stack and aborts
         _send_raylet_messages_to_the_log()
 
     def _init_local(self, **options: Any) -> None:
@@ -217,16 +215,25 @@ def _private_environment(token: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _sigterm_left_to_us() -> Iterator[None]:
-    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1."""
-    from ray._private import utils
+def _signals_left_to_us() -> Iterator[None]:
+    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1. That of its
+    C++, which dumps its stack and aborts, is set once only: now, and ours takes its place before Ray starts. An
+    exception while it connects would throw away its half-made C++ worker, which ends the process, too: it waits.
+    """
+    from ray import _raylet
+    from ray._private import utils, worker
 
-    theirs = utils.set_sigterm_handler
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    if on_sigterm is not None and threading.current_thread() is threading.main_thread():
+        ctypes.CDLL(_raylet.__file__)["_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"](None, False)
+        signal.signal(signal.SIGTERM, on_sigterm)
+    theirs, connect = utils.set_sigterm_handler, worker.connect
     utils.set_sigterm_handler = lambda _: None
+    worker.connect = deferred_interrupts()(connect)
     try:
         yield
     finally:
-        utils.set_sigterm_handler = theirs
+        utils.set_sigterm_handler, worker.connect = theirs, connect
 
 
 def _handle_sigterm_again() -> None:
