@@ -38,6 +38,7 @@ __all__ = ["RayRuntime"]
 
 _log = logging.getLogger(__name__)
 SERVE_STOP_S = 5.0
+"""Serve asks for so long, too, whether its controller lives."""
 RAY_STOP_S = 8.0
 """A start that was interrupted can leave either waiting for a part that never came up: Serve by itself for 30 s."""
 GIVES_BACK = {
@@ -165,7 +166,10 @@ class RayRuntime:
         import ray
 
         if ray.is_initialized():
-            _within(SERVE_STOP_S, self._delete_application if self.joins else _shutdown_serve)
+            if self.joins:
+                _within(SERVE_STOP_S, self._delete_application)
+            else:
+                _within(2 * SERVE_STOP_S + 1, _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
             _handle_sigterm_again()
         if self._folder is not None:
@@ -268,6 +272,12 @@ def _send_raylet_messages_to_the_log() -> None:
 
 def _shutdown_serve() -> None:
     if serve := sys.modules.get("ray.serve"):  # else the start was interrupted before it was imported
+        from ray.serve._private.client import ServeControllerClient
+
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # what does not end by itself is ended next
+        # Its own 30 s would outlast our patience: a thread of Ray's that Ray is shut down under ends the process.
+        shutdown: Any = ServeControllerClient.shutdown
+        shutdown.__defaults__ = (SERVE_STOP_S,)
         serve.shutdown()
 
 

@@ -240,6 +240,37 @@ with ended_by_signals():
 
 
 @pytest.mark.thorough
+def test_ray_is_not_shut_down_under_a_thread_that_stops_serve(tmp_path: Path) -> None:
+    """A replica takes longer to end than anybody waits: what asked Serve has given up when Ray goes. Ray ends a process
+    of which a thread still asks something then, in the middle of its clean-up.
+    """
+    script = tmp_path / "slow.py"
+    script.write_text("""
+import threading, time, ray
+shutdown = ray.shutdown
+def told(*arguments):
+    print([one.name for one in threading.enumerate() if one.name == "clean-up"], flush=True)
+    shutdown(*arguments)
+ray.shutdown = told
+from services.config import load_settings
+from services.runtime.ray_runtime import RayRuntime
+with RayRuntime(load_settings(data_dir="data")):
+    from ray import serve
+    @serve.deployment(graceful_shutdown_timeout_s=60, ray_actor_options={"num_cpus": 0})
+    class Slow:
+        def __del__(self):
+            time.sleep(50)
+    serve.start(http_options={"location": "NoServer"})
+    serve.run(Slow.bind(), route_prefix=None)
+""")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=patience_s(180), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['clean-up']\n"), done.stderr
+
+
+@pytest.mark.thorough
 def test_sigterm_while_the_parts_start(start: Start) -> None:
     """It ends what waits for an answer of Ray as Ctrl-C does, and the exit code says that it was SIGTERM."""
     run = start("up", "--port", "0")
