@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from services.errors import StartError
+from services.errors import LOOK_AT_THE_DISK, StartError
 
 __all__ = ["BEAT_S", "SILENT_S", "OwnersFolder", "OwnersPlace", "StateLock", "this_machine"]
 
@@ -29,7 +29,6 @@ SILENT_S = 20.0
 """An owner elsewhere whose file has not changed for this long is dead; or it is stopped, and finds out when it wakes
 up."""
 LOOK_S = 0.5
-_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 _WIDTH = 512
 """Bytes of a file: it is written over in one piece, so that a reader over a network sees the change."""
 
@@ -155,7 +154,7 @@ class StateLock:
             self._claim()
         except OSError as error:
             words = f"the owner of the state cannot be written to {self._place.name}: {error}"
-            raise StartError(words, getattr(error, "hint", _DISK)) from error
+            raise StartError(words, getattr(error, "hint", LOOK_AT_THE_DISK)) from error
         self._thread.start()
         return self
 
