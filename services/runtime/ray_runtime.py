@@ -30,7 +30,7 @@ from services.runtime.certificate import Certificate
 from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
 from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
-from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
+from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, no_room, short_folder
 from services.runtime.ray_logs import prune_logs
 from services.runtime.threads.in_time import in_time
 
@@ -78,6 +78,9 @@ class RayRuntime:
         try:
             end_left_over(self._data_dir)
             if not self.joins:
+                why, advice = no_room()
+                if why:
+                    raise StartError(why, advice)
                 self._folder = short_folder()
                 self._write_record()
             wanted = self._environment()

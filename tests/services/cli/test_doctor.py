@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -145,6 +147,13 @@ def test_a_missing_secret_file_is_found() -> None:
     check = check_of("files", mqtt={"password_file": "gone"}, sites=[{"name": "demo", "rules_file": "none"}])
     assert check.state is CheckState.FAIL
     assert "mqtt.password_file = gone, sites[0].rules_file = none" in check.found
+
+
+def test_a_full_folder_for_temporary_files_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room there is nothing to say of it."""
+    assert "temporary files" not in [check.name for check in examine(load_settings())]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert check_of("temporary files").state is CheckState.FAIL
 
 
 def test_a_secret_file_that_cannot_be_read_or_is_empty_is_found(
