@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 __all__ = [
+    "LOOK_AT_THE_DISK",
     "NO_ROOM",
     "AlreadyStoredError",
     "BackupError",
@@ -33,6 +34,7 @@ __all__ = [
     "words_of",
 ]
 
+LOOK_AT_THE_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The numbers of an ``OSError`` that says that a disk is full."""
 

@@ -36,6 +36,7 @@ _UNANSWERED = 2  # connections that end instead of an answer: once may be chance
 _SOON_S = 10.0  # a connection that ends before this did not hold
 _FEW = 3  # of those in a row may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
+_NO_LOGIN = (0x86, 0x87)
 _TAKEN_OVER = 0x8E
 
 
@@ -188,7 +189,8 @@ class Subscription:
             self._backoff.reset()
             self._lost.set()
         elif reason.is_failure:
-            self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
+            login = "; the login is read at the start: set it right, and restart" if reason.value in _NO_LOGIN else ""
+            self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}{login}")
         else:
             self._asked = True
             client.subscribe([(topic, 1) for topic in self._topics[0]])

@@ -203,8 +203,12 @@ class System:
             except DecoderError as error:
                 raise ConfigError(str(error), "docs/decoders.md says what a decoder is.") from error
         for setting, path in named_files(self.settings):
-            if not path.is_file() and not setting.startswith(NOT_OURS):
+            if setting.startswith(NOT_OURS):
+                continue
+            if not path.is_file():
                 raise ConfigError(f"{setting} is {path}: there is no such file", "Make the file, or unset the setting.")
+            if not os.access(path, os.R_OK):
+                raise ConfigError(f"{setting} is {path}: it cannot be read", "Let the user that runs Hothouse read it.")
         for path in self._rules_files:
             load_document(path)
 

@@ -19,14 +19,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from services.config import Settings, load_settings
-from services.errors import ConfigError, HothouseError
+from services.errors import LOOK_AT_THE_DISK, ConfigError, HothouseError
 
 __all__ = [
     "CLUSTER_MODULES", "GlobalOptions", "Group", "console", "counting_bar", "errors", "is_new", "need_cluster",
     "need_out", "need_state", "options_of", "print_json", "print_news", "print_notes", "tell_if_new", "utc_minute",
 ]  # fmt: skip
 
-_DISK = "Look whether its disk is there and has room, and whether you may read and write there."
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
 errors = Console(stderr=True)
@@ -68,7 +67,7 @@ class Group(typer.core.TyperGroup):
                 self._say_where_it_stands(ctx, error)
                 raise  # usage errors and exits are Typer's own
             if isinstance(error, OSError) and error.filename is not None and error.strerror:
-                _tell(HothouseError(f"{error.filename}: {error.strerror}", _DISK))
+                _tell(HothouseError(f"{error.filename}: {error.strerror}", LOOK_AT_THE_DISK))
                 raise typer.Exit(1) from None
             hint = "This is a fault of Hothouse: `hothouse --debug ...` shows where. Please report it."
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from types import FrameType
 
@@ -45,7 +45,7 @@ def deferred_interrupts() -> Iterator[None]:
 
 @contextmanager
 def ignored_interrupts() -> Iterator[None]:
-    """SIGINT and SIGTERM that come within the block do nothing; for taking apart what a first one has ended.
+    """SIGINT and SIGTERM that come within the block end nothing; for taking apart what a first one has ended.
 
     Who presses Ctrl-C again would cut that short, and leave processes and folders behind. The block must end by itself,
     soon. Does nothing outside the main thread.
@@ -60,6 +60,13 @@ def ignored_interrupts() -> Iterator[None]:
 
 def _nothing(_: int, __: FrameType | None) -> None:
     """Not SIG_IGN, which a child that is started meanwhile would inherit."""
+    _tell("still stopping: it takes some seconds more")
+
+
+def _tell(line: str) -> None:
+    """For a handler: past what may hold a lock."""
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, f"{line}\n".encode())
 
 
 @contextmanager
@@ -99,12 +106,14 @@ def ended_by_signals() -> Iterator[None]:
     exit code that a shell gives one which it has killed. Further signals do nothing. For the main thread.
 
     Python drops what is raised within some calls, such as those at a fork (seen while Ray starts). So a signal comes
-    again, until the block has ended, or its clean-up has begun (:func:`ignored_interrupts`), and nothing is printed.
+    again, until the block has ended, or its clean-up has begun (:func:`ignored_interrupts`), and no error is printed.
     """
     came: list[int] = []
     told = sys.unraisablehook
 
     def end(number: int, _: FrameType | None) -> None:
+        if not came:
+            _tell("stopping ...")
         came.append(number)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)  # no thread: its start takes locks, which we may have interrupted
         raise KeyboardInterrupt  # of a SystemExit Ray makes another one, with the code 1

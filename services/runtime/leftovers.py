@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-__all__ = ["RECORD", "end_left_over", "end_processes_using", "short_folder"]
+__all__ = ["RECORD", "end_left_over", "end_processes_using", "no_room", "short_folder"]
 
 RECORD = "runtime.json"
 """File of the data folder: which private folder its runtime has."""
@@ -22,12 +22,28 @@ RECORD = "runtime.json"
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 
+LEAST_MIB = 16
+"""Room that a runtime needs for its files. Without any its start never ends."""
+
+
 def short_folder() -> Path:
     """A new private folder for a runtime; its name is short enough for sockets in it."""
+    return Path(tempfile.mkdtemp(prefix="hh-", dir=_base()))
+
+
+def no_room() -> tuple[str, str]:
+    """Why a runtime could not keep its files here, and what to do; empty where it can."""
+    free_mib = shutil.disk_usage(base := _base()).free // 2**20
+    if free_mib >= LEAST_MIB:
+        return "", ""
+    advice = f"Make room, or set TMPDIR to another folder, of {_SOCKET_FOLDER_LIMIT} letters at most."
+    return f"{base} has {free_mib} MiB left for temporary files: Ray needs {LEAST_MIB}", advice
+
+
+def _base() -> Path:
     base = Path(tempfile.gettempdir())
-    if len(str(base)) > _SOCKET_FOLDER_LIMIT:
-        base = Path("/tmp")  # noqa: S108 - mkdtemp makes a private folder in it
-    return Path(tempfile.mkdtemp(prefix="hh-", dir=base))
+    # mkdtemp makes a private folder in it
+    return base if len(str(base)) <= _SOCKET_FOLDER_LIMIT else Path("/tmp")  # noqa: S108
 
 
 def end_left_over(data_dir: Path) -> None:

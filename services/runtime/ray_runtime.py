@@ -7,6 +7,7 @@ temporary folder. What a killed run left (Serve's HAProxy outlives its parents) 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -29,7 +30,7 @@ from services.runtime.certificate import Certificate
 from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
 from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
-from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
+from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, no_room, short_folder
 from services.runtime.ray_logs import prune_logs
 from services.runtime.threads.in_time import in_time
 
@@ -37,6 +38,7 @@ __all__ = ["RayRuntime"]
 
 _log = logging.getLogger(__name__)
 SERVE_STOP_S = 5.0
+"""Serve asks for so long, too, whether its controller lives."""
 RAY_STOP_S = 8.0
 """A start that was interrupted can leave either waiting for a part that never came up: Serve by itself for 30 s."""
 GIVES_BACK = {
@@ -76,6 +78,9 @@ class RayRuntime:
         try:
             end_left_over(self._data_dir)
             if not self.joins:
+                why, advice = no_room()
+                if why:
+                    raise StartError(why, advice)
                 self._folder = short_folder()
                 self._write_record()
             wanted = self._environment()
@@ -121,11 +126,10 @@ class RayRuntime:
         with deferred_interrupts():
             import ray
 
-        on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": namespace_of(self._settings)}
         wanted = self._settings.ray
         try:
-            with _sigterm_left_to_us():
+            with _signals_left_to_us():
                 if self._folder is None:
                     ray.init(address=wanted.address, **quiet)
                 else:
@@ -140,8 +144,6 @@ class RayRuntime:
             raise StartError(
                 f"Ray did not start: {error}", "See `hothouse doctor`; ray.address is empty for a local runtime."
             ) from error
-        if on_sigterm is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_sigterm)  # that of Ray's C++ dumps its stack and aborts
         _send_raylet_messages_to_the_log()
 
     def _init_local(self, **options: Any) -> None:
@@ -167,7 +169,10 @@ class RayRuntime:
         import ray
 
         if ray.is_initialized():
-            _within(SERVE_STOP_S, self._delete_application if self.joins else _shutdown_serve)
+            if self.joins:
+                _within(SERVE_STOP_S, self._delete_application)
+            else:
+                _within(2 * SERVE_STOP_S + 1, _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
             _handle_sigterm_again()
         if self._folder is not None:
@@ -217,16 +222,25 @@ def _private_environment(token: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _sigterm_left_to_us() -> Iterator[None]:
-    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1."""
-    from ray._private import utils
+def _signals_left_to_us() -> Iterator[None]:
+    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1. That of its
+    C++, which dumps its stack and aborts, is set once only: now, and ours takes its place before Ray starts. An
+    exception while it connects would throw away its half-made C++ worker, which ends the process, too: it waits.
+    """
+    from ray import _raylet
+    from ray._private import utils, worker
 
-    theirs = utils.set_sigterm_handler
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    if on_sigterm is not None and threading.current_thread() is threading.main_thread():
+        ctypes.CDLL(_raylet.__file__)["_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"](None, False)
+        signal.signal(signal.SIGTERM, on_sigterm)
+    theirs, connect = utils.set_sigterm_handler, worker.connect
     utils.set_sigterm_handler = lambda _: None
+    worker.connect = deferred_interrupts()(connect)
     try:
         yield
     finally:
-        utils.set_sigterm_handler = theirs
+        utils.set_sigterm_handler, worker.connect = theirs, connect
 
 
 def _handle_sigterm_again() -> None:
@@ -261,6 +275,12 @@ def _send_raylet_messages_to_the_log() -> None:
 
 def _shutdown_serve() -> None:
     if serve := sys.modules.get("ray.serve"):  # else the start was interrupted before it was imported
+        from ray.serve._private.client import ServeControllerClient
+
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # what does not end by itself is ended next
+        # Its own 30 s would outlast our patience: a thread of Ray's that Ray is shut down under ends the process.
+        shutdown: Any = ServeControllerClient.shutdown
+        shutdown.__defaults__ = (SERVE_STOP_S,)
         serve.shutdown()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from services.errors import StartError
+from services.errors import LOOK_AT_THE_DISK, StartError
 
 __all__ = ["BEAT_S", "SILENT_S", "OwnersFolder", "OwnersPlace", "StateLock", "this_machine"]
 
@@ -90,10 +90,14 @@ class OwnersFolder:
 
     def make(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
-        with self._path(epoch).open("xb") as file:
-            file.write(record)
-            file.flush()
-            os.fsync(file.fileno())
+        with (path := self._path(epoch)).open("xb") as file:
+            try:
+                file.write(record)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:  # half of it would be an owner elsewhere, which the next start waits for
+                path.unlink(missing_ok=True)
+                raise
 
     def write(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
@@ -150,7 +154,7 @@ class StateLock:
             self._claim()
         except OSError as error:
             words = f"the owner of the state cannot be written to {self._place.name}: {error}"
-            raise StartError(words, getattr(error, "hint", "")) from error
+            raise StartError(words, getattr(error, "hint", LOOK_AT_THE_DISK)) from error
         self._thread.start()
         return self
 
@@ -202,7 +206,7 @@ class StateLock:
     def _refusal(self, epoch: int) -> StartError:
         return StartError(
             f"another Hothouse runs on the state in {self._place.name}: {_who(_parsed(self._place.read(epoch)))}",
-            "Stop it, or choose another folder with data_dir.",
+            "Stop it, or choose another place with data_dir or storage.url.",
         )
 
     def _run(self) -> None:

@@ -40,6 +40,8 @@ _OWN = frozenset({"owner", "installation", "mlflow", RESTORING})
 """Of this installation, or local: ``mlflow`` is among the files."""
 _HINTS = frozenset({"_last_checkpoint"})
 """May name a checkpoint that came after the list; readers do without."""
+_BESIDE_DATABASES = ("-wal", "-journal")
+"""SQLite writes what it finds there into the database beside it, be it of another one that was moved away."""
 _SNAPSHOT = re.compile(r"p(\d+)-(\d+)\.snapshot")
 
 Progress = Callable[[int, int], None]
@@ -286,9 +288,10 @@ def restore(
     there = storage.list_folder("")
     has = {*there.folders, *there.names} - _OWN
     files = {LOG, *(name.removeprefix(DATA) for name in backup.members if name.startswith(DATA))}
+    files |= {name + end for name in files for end in _BESIDE_DATABASES}
     if has := has | {name for name in files if (data_dir / name).exists()}:
         raise BackupError(
-            f"{sorted(has)[0]} is there already, in {storage.url} or {data_dir}",
+            f"there already, in {storage.url} or {data_dir}: {', '.join(sorted(has))}",
             "Restore into an empty data folder and storage: move away what is there.",
         )
     storage.put(RESTORING, b"")

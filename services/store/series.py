@@ -296,10 +296,13 @@ class InfluxWriter:
         return None
 
     def _failed(self, what: str, error: Exception) -> None:
+        said = said_words(error)
+        if getattr(error, "status", None) in (401, 403):
+            said += ". The token is read at the start: set it right, and restart"
         with self._changed:
             if not self._stats["last_error"]:
-                _log.warning("%s: %s", what, said_words(error))
-            self._stats["last_error"] = said_words(error)
+                _log.warning("%s: %s", what, said)
+            self._stats["last_error"] = said
 
 
 @dataclass(frozen=True, slots=True)

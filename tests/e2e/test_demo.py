@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -208,11 +209,74 @@ def test_signals_while_the_system_starts(start: Start, number: signal.Signals, c
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_ray_connects(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """It comes when Ray's worker is made and nobody holds it yet, which is when Ray's own handler is set, too."""
+    script = tmp_path / "connect.py"
+    script.write_text(f"""
+import os, time
+from ray import _raylet
+made = _raylet.CoreWorker
+def make(*arguments, **options):
+    worker = made(*arguments, **options)
+    os.kill(os.getpid(), {number:d})
+    time.sleep(0.1)  # a handler of C runs now, one of Python's once this returns
+    return worker
+_raylet.CoreWorker = make
+from services.config import load_settings
+from services.runtime.interrupts import ended_by_signals
+from services.runtime.ray_runtime import RayRuntime
+with ended_by_signals():
+    with RayRuntime(load_settings(data_dir="data")):
+        print("it is up")
+""")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler), capture_output=True, text=True,
+        timeout=patience_s(120), check=False,
+    )  # fmt: skip
+    assert done.returncode in (code, -number), done.stderr
+    assert (done.stdout, "***" in done.stderr) == ("", False), done.stderr
+
+
+@pytest.mark.thorough
+def test_ray_is_not_shut_down_under_a_thread_that_stops_serve(tmp_path: Path) -> None:
+    """A replica takes longer to end than anybody waits: what asked Serve has given up when Ray goes. Ray ends a process
+    of which a thread still asks something then, in the middle of its clean-up.
+    """
+    script = tmp_path / "slow.py"
+    script.write_text("""
+import threading, time, ray
+shutdown = ray.shutdown
+def told(*arguments):
+    print([one.name for one in threading.enumerate() if one.name == "clean-up"], flush=True)
+    shutdown(*arguments)
+ray.shutdown = told
+from services.config import load_settings
+from services.runtime.ray_runtime import RayRuntime
+with RayRuntime(load_settings(data_dir="data")):
+    from ray import serve
+    @serve.deployment(graceful_shutdown_timeout_s=60, ray_actor_options={"num_cpus": 0})
+    class Slow:
+        def __del__(self):
+            time.sleep(50)
+    serve.start(http_options={"location": "NoServer"})
+    serve.run(Slow.bind(), route_prefix=None)
+""")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=patience_s(180), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['clean-up']\n"), done.stderr
+
+
+@pytest.mark.thorough
 def test_sigterm_while_the_parts_start(start: Start) -> None:
     """It ends what waits for an answer of Ray as Ctrl-C does, and the exit code says that it was SIGTERM."""
     run = start("up", "--port", "0")
     run.wait_for(lambda: "the API and the forecaster" in run.output, "Ray runs")
     run.stop(signal.SIGTERM, group=False)
     assert run.process.returncode == 143, run.output
+    assert "stopping ..." in run.output
     run.assert_quiet()
     run.assert_nothing_left()

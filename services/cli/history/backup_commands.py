@@ -20,7 +20,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from edge.log import LogError
 from services.cli.base import console, errors, need_cluster, options_of
 from services.config import Settings
-from services.errors import BackupError, StartError
+from services.errors import LOOK_AT_THE_DISK, BackupError, StartError
 
 if TYPE_CHECKING:
     from services.store.backup import Backup
@@ -80,7 +80,7 @@ def backup(
         try:
             made = write_backup(out, sources, about, tell)
         except OSError as error:
-            raise BackupError(f"the backup {out} cannot be made: {error}") from error
+            raise BackupError(f"the backup {out} cannot be made: {error}", LOOK_AT_THE_DISK) from error
     _say(f"{len(made.members):,} parts, {out.stat().st_size / 1e6:,.1f} MB, in {out}")
     if settings.log.kind != "sqlite":
         _say("the log is in Kafka, not in the backup")
@@ -123,7 +123,10 @@ def restore(
         try:
             made = bring_back(file, storage_of(settings), settings.data_dir, progress, accept)
         except OSError as error:
-            raise BackupError(f"{file} cannot be brought back: {error}", "Remove what is there of it.") from error
+            raise BackupError(
+                f"{file} cannot be brought back: {error}",
+                f"{LOOK_AT_THE_DISK} Remove what is in {storage_of(settings).url} and {settings.data_dir} of it.",
+            ) from error
     _say(
         f"{len(made.members):,} parts of {made.about['made']} are in {storage_of(settings).url} and {settings.data_dir}"
     )

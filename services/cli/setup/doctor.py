@@ -30,6 +30,7 @@ from services.cli.setup.doctor_units import check_units
 from services.cli.setup.settings_view import unknown_variables
 from services.config import Settings
 from services.errors import StartError
+from services.runtime.leftovers import no_room
 
 __all__ = ["examine"]
 
@@ -40,9 +41,9 @@ ENDS_SOON = timedelta(days=14)
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
-        _configuration, check_files, _python, _packages, _cluster_part, _memory, _data_folder, check_storage,
-        check_units, _clock, _port, _certificate, check_mqtt_port, check_broker, check_kafka, check_uplink, _decoders,
-        _ingress, check_ray, check_influx, check_mlflow,
+        _configuration, check_files, _python, _packages, _cluster_part, _memory, _data_folder, _temporary_folder,
+        check_storage, check_units, _clock, _port, _certificate, check_mqtt_port, check_broker, check_kafka,
+        check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -176,6 +177,11 @@ def _data_folder(settings: Settings) -> Check:
     if free < 5:
         return Check(name, CheckState.WARN, found, "Log and history grow; 5 GiB or more is comfortable.")
     return Check(name, CheckState.OK, found)
+
+
+def _temporary_folder(settings: Settings) -> Check | None:
+    why, advice = no_room()
+    return Check("temporary files", CheckState.FAIL, why, advice) if why and not settings.ray.address else None
 
 
 def _clock(_: Settings) -> Check:

@@ -79,6 +79,15 @@ def test_nothing_is_published_without_a_connection() -> None:
     assert client.said == [("plant/ask", b"who?", 1)]
 
 
+def test_who_is_not_let_in_is_told_when_a_password_counts() -> None:
+    """Somebody who has set the password right would else wait for a gateway that still sends the old one."""
+    of = link(["hothouse/#"])
+    client: Any = Client()
+    for name, told in (("Not authorized", True), ("Server busy", False)):
+        of._connected(client, None, None, ReasonCode(PacketTypes.CONNACK, name), None)
+        assert (name in of.last_error, "restart" in of.last_error) == (True, told)
+
+
 def test_a_broker_that_refuses_all_topics_is_asked_for_fewer() -> None:
     """From the next connection on, and the first refusal is no error; a second one is."""
     of = link(["hothouse/#"], ["hothouse/v1/#"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, section: str, name: s
     with pytest.raises(ConfigError, match=rf"{section}\.{name} is .*/nothing: there is no such file"):
         System(settings)._check_files()
     assert not (tmp_path / "data").exists()
+
+
+def test_a_file_that_nobody_lets_us_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Ray starts. Root may read everything, so that the machine is asked in its place."""
+    (secret := tmp_path / "secret").write_text("x")
+    monkeypatch.setattr(os, "access", lambda path, _: path != secret)
+    settings = load_settings(data_dir=tmp_path / "data", mqtt={"password_file": secret})
+    with pytest.raises(ConfigError, match=r"mqtt\.password_file is .*/secret: it cannot be read"):
+        System(settings)._check_files()
 
 
 def test_files_of_other_commands_are_not_looked_for(tmp_path: Path) -> None:

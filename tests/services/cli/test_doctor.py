@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -147,6 +149,27 @@ def test_a_missing_secret_file_is_found() -> None:
     assert "mqtt.password_file = gone, sites[0].rules_file = none" in check.found
 
 
+def test_a_full_folder_for_temporary_files_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room there is nothing to say of it."""
+    assert "temporary files" not in [check.name for check in examine(load_settings())]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert check_of("temporary files").state is CheckState.FAIL
+
+
+def test_a_secret_file_that_cannot_be_read_or_is_empty_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a broker only says that it does not know us. An installation of before has an empty session secret."""
+    (secret := tmp_path / "secret").touch(mode=0o600)
+    check = check_of("files", mqtt={"password_file": secret, "session_secret_file": secret})
+    assert (check.state, check.found) == (CheckState.WARN, f"mqtt.password_file = {secret}: an empty file")
+    secret.write_text("x")
+    assert check_of("files", mqtt={"password_file": secret}).state is CheckState.OK
+    monkeypatch.setattr(os, "access", lambda path, _: path != secret)
+    check = check_of("files", mqtt={"password_file": secret})
+    assert (check.state, check.found) == (CheckState.FAIL, f"mqtt.password_file = {secret}: cannot be read")
+
+
 def test_every_setting_that_names_a_file_is_looked_at() -> None:
     """But for what is written."""
     said = {"password_file": "x", "tls_ca_file": "x"}
@@ -173,7 +196,7 @@ def test_rules_that_are_none_are_found(tmp_path: Path) -> None:
 def test_a_secret_that_every_user_can_read_is_a_warning(tmp_path: Path) -> None:
     """A certificate may be read; who is in its group may read a secret, as a container is."""
     for name, mode in (("password", 0o644), ("group", 0o640), ("ca.crt", 0o644), ("operator.key", 0o644)):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(mode)
     of = {"data_dir": tmp_path, "influx": {"token_file": "group"}}
     check = check_of("files", mqtt={"password_file": "password", "tls_ca_file": "ca.crt"}, **of)

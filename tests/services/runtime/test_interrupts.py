@@ -100,8 +100,10 @@ def test_a_signal_within_the_handler_of_another_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(number: signal.Signals) -> None:
-    """Signals within the block do nothing; after it they do what they did before."""
+def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Signals within the block end nothing, and each is answered; after it they do what they did before."""
     calls: list[int] = []
     before = signal.signal(number, lambda got, _: calls.append(got))
     try:
@@ -109,6 +111,7 @@ def test_a_second_ctrl_c_does_not_cut_the_clean_up_short(number: signal.Signals)
             signal.raise_signal(number)
             signal.raise_signal(number)
         assert calls == []
+        assert capfd.readouterr().err == "still stopping: it takes some seconds more\n" * 2
         signal.raise_signal(number)
         assert calls == [number]
     finally:
@@ -126,7 +129,8 @@ def test_sigterm_ends_in_order() -> None:
         "    print('undone', flush=True)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "undone\n", "")
+    assert (ended.returncode, ended.stdout) == (143, "undone\n")
+    assert ended.stderr == "stopping ...\nstill stopping: it takes some seconds more\n"
 
 
 def test_ctrl_c_during_the_first_imports_prints_no_traceback() -> None:
@@ -174,4 +178,4 @@ def test_a_signal_that_python_drops_comes_again(number: signal.Signals, code: in
         "except KeyboardInterrupt: sys.exit(130)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "dropped\nundone\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "dropped\nundone\n", "stopping ...\n")

