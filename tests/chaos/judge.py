@@ -139,8 +139,9 @@ class Judge:
         elif key in self.plans:
             self.plans_repeated += 1
         else:
-            closed_ms = self._site(name).closed_ms
-            known_ms = max(self._now_ms, plan["issued"], 0 if closed_ms is None else closed_ms + 1)
+            site = self._site(name)
+            now_ms = self._now_ms if site.newest_ms is None else site.newest_ms + site.ticked_ms
+            known_ms = max(now_ms, plan["issued"], 0 if site.closed_ms is None else site.closed_ms + 1)
             self.plans[key] = known_ms, plan["values"]
 
     def _checked(self, topic: str, payload: bytes) -> list[Reading]:

@@ -91,16 +91,24 @@ class SiteWindows:
         receive_ms = place[1].receive_ms
         # Ticks come every tenth of a step; a step may be longer than many idle times.
         apart_ms = max(self.settings.idle_ms, max(self._first_step_ms, self.settings.grid.newest_step_ms) // 5)
-        if self._quiet_ms is None or receive_ms - self._tick_ms > apart_ms:
+        since_ms, self._tick_ms = receive_ms - self._tick_ms, receive_ms
+        if since_ms <= apart_ms:
+            self.zones.listen(since_ms)
+        if self._quiet_ms is None or since_ms > apart_ms:
             self._quiet_ms = receive_ms
-        if receive_ms - self._tick_ms <= apart_ms:
-            self.zones.listen(receive_ms - self._tick_ms)
+        else:
+            self._ticked_ms += since_ms
         silent_ms = receive_ms - self._quiet_ms
-        self._ticked_ms += min(receive_ms - self._tick_ms, silent_ms)
-        self._tick_ms = receive_ms
         if silent_ms >= self.settings.idle_ms:
             newest_ms = self._reached_ms(self._newest_ms, receive_ms, silent_ms)
             self._advance(place, newest_ms - self.settings.lateness_ms, feed)
+
+    def now_ms(self, receive_ms: int) -> int:
+        """What time it is at the site when a record comes, as far as its samples and ticks tell.
+
+        A receive time says less: after a gateway's clock was ahead it stays what that showed, until this time has come.
+        """
+        return receive_ms if self._newest_ms is None else self._newest_ms + self._ticked_ms
 
     def _reached_ms(self, newest_ms: int, receive_ms: int, silent_ms: int) -> int:
         """The event time that a site has reached whose newest is ``newest_ms``, at a tick of ``receive_ms``.
