@@ -114,13 +114,14 @@ class SiteWindows:
         """The event time that a site has reached whose newest is ``newest_ms``, at a tick of ``receive_ms``.
 
         It is the receive time less the idle time where clocks are right. But a receive time is a gateway's clock, which
-        may be ahead. So event time goes no further than ticks went by since the newest sample; after ``silent_ms`` of
-        ticks without a pause that are a long silence, ``GAP_MS`` further, so that a silent site does not stay behind
-        because its gateway was away, and no clock closes its rows for years.
+        may be ahead. So event time goes no further than ticks went by since the newest sample. After ``silent_ms`` of
+        ticks without a pause that are a long silence it does, so that a silent site does not stay behind because its
+        gateway was away; but not by more than ``GAP_MS``: such a clock may refuse all that its devices send.
         """
+        received_ms, ticked_ms = receive_ms - self.settings.idle_ms, newest_ms + self._ticked_ms
         long_ms = max(LONG_SILENCE_MS, 3 * self.settings.grid.newest_step_ms)
-        unseen_ms = GAP_MS if silent_ms >= long_ms else 0
-        return min(receive_ms - self.settings.idle_ms, newest_ms + self._ticked_ms + unseen_ms)
+        is_believed = silent_ms >= long_ms and received_ms - ticked_ms <= GAP_MS
+        return received_ms if is_believed else min(received_ms, ticked_ms)
 
     def event(self, place: Place, feed: Feed) -> Left | None:
         """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the

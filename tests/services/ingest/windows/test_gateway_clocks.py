@@ -204,12 +204,13 @@ def test_two_gateways_of_a_site_need_not_agree(every_s: int) -> None:
 
 
 @pytest.mark.parametrize("every_s", [10, 120, 300])
-def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int) -> None:
-    """Its samples are refused as 80 years old; once the clock is right, rows go on."""
+@pytest.mark.parametrize("wrong_s", [120, 2 * HOUR_S])
+def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int, wrong_s: int) -> None:
+    """Its samples are refused as 80 years old, which is no silence; once the clock is right, rows go on."""
     years = 80 * 365 * 24 * HOUR_S
-    found = run([Device(every_s)], [Wrong(HOUR_S, HOUR_S + 120, years)])
+    found = run([Device(every_s)], [Wrong(HOUR_S, HOUR_S + wrong_s, years)])
     assert found.late == 0
-    assert found.refused == {"ancient_ts": -(-120 // every_s)}
+    assert found.refused == {"ancient_ts": -(-wrong_s // every_s)}
     assert found.accepted == found.sent - found.refused["ancient_ts"]
 
 
