@@ -73,7 +73,7 @@ def measure(zones: int, steps: int) -> dict[str, float]:
         rows.append(spent)
         for tick in range(TICKS):
             record = Record(0, kept.offset, "site", "tick", end_ms + tick * spec.step_ms // TICKS, b"", "")
-            kept.alerts.feed([Mark(record, 0)])
+            kept.alerts.feed([Mark(record, 0, record.receive_ms)])
             began = time.process_time()
             kept.learn([], 1)
             turns.append(time.process_time() - began)

@@ -160,7 +160,7 @@ class GatewaySettings(Section):
     )
     clock: Literal["wall", "replayed"] = Field(
         "wall",
-        description="Where receive times come from, and the API's time of issue of a plan; replayed: from the clock "
+        description="Where receive times come from, and what time it is for the API; replayed: from the clock "
         "messages of a fast simulation.",
     )
     status_file: Path | None = Field(

@@ -216,7 +216,7 @@ class RecordBuilder:
 
     def _tick_sites(self) -> None:
         tick = self._now_ms // self._tick_ms
-        if tick > self._tick:
+        if tick != self._tick:  # a clock that was ahead is set back
             self._tick = tick
             self._records.extend(NewRecord(site, "tick", self._now_ms, b"") for site in self._sites)
 

@@ -143,8 +143,10 @@ def encode_plan(plan: PlanMessage) -> bytes:
     return msgspec.json.encode(body)
 
 
-def decode_plan(topic: str, payload: bytes, receive_ms: int) -> DecodedPlan:
+def decode_plan(topic: str, payload: bytes, receive_ms: int, now_ms: int | None = None) -> DecodedPlan:
     """Check one plan from outside; never raises. What is refused has one sentence that says why.
+
+    What is past is past at ``now_ms``, where that is known better than by the receive time, which may be ahead.
 
     Reasons: ``unknown_topic, oversized, malformed, too_many_points, future_ts, ancient_ts, past, no_values`` refuse the
     plan. ``unknown_metric, wrong_kind, out_of_range, not_rising, too_far_ahead, past`` refuse what it says of one
@@ -167,13 +169,14 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int) -> DecodedPlan:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         meant = "; JSON has no NaN: leave such a point out" if b"NaN" in payload else ""
         return _refused("malformed", topic, f"{error}{meant}", payload)
+    now_ms = receive_ms if now_ms is None else now_ms
     try:
-        _check_issue(message, receive_ms)
+        _check_issue(message, receive_ms, now_ms)
         paths, kind, wrong = _read(message)
         passed = {}
         for name, path in paths.items():
             try:
-                passed[name] = _checked(name, path, kind, message.issued, receive_ms)
+                passed[name] = _checked(name, path, kind, message.issued, now_ms)
             except _RefusedError as refused:
                 wrong.append(refused.args)
         if not passed:
@@ -195,14 +198,14 @@ def _together(wrong: list[Any]) -> tuple[str, str]:
     return wrong[0][0], together([detail for _, detail in wrong])
 
 
-def _check_issue(message: _Message, receive_ms: int) -> None:
+def _check_issue(message: _Message, receive_ms: int, now_ms: int) -> None:
     issued, meant = message.issued, hints.of_time(message.issued, receive_ms, FUTURE_TOLERANCE_MS)
     source = message.source
     if not 1 <= len(source) <= MAX_SOURCE_LENGTH or not source.isprintable() or source != source.strip():
         raise _RefusedError("malformed", "source must be 1 to 64 characters that can be printed")
     if issued > receive_ms + FUTURE_TOLERANCE_MS:
         raise _RefusedError("future_ts", f"issued {issued} is {issued - receive_ms} ms after its receive time{meant}")
-    if issued < max(receive_ms - MAX_AGE_MS, 0):
+    if issued < max(now_ms - MAX_AGE_MS, 0):
         raise _RefusedError("ancient_ts", f"issued {issued} is {receive_ms - issued} ms before its receive time{meant}")
 
 
@@ -255,7 +258,7 @@ def _kind_of(named: str | None, paths: Mapping[str, Any]) -> PlanKind:
     return kinds.pop() if kinds else "event"
 
 
-def _checked(name: str, path: list[tuple[int, float]], kind: PlanKind, issued_ms: int, receive_ms: int) -> Path:
+def _checked(name: str, path: list[tuple[int, float]], kind: PlanKind, issued_ms: int, now_ms: int) -> Path:
     metric = METRICS_OF[kind].get(name)
     if metric is None:
         raise _RefusedError("wrong_kind", f"{name} belongs into a plan of kind {_kinds()[name]}, not {kind}")
@@ -271,7 +274,7 @@ def _checked(name: str, path: list[tuple[int, float]], kind: PlanKind, issued_ms
         allowed = f"at most 15 days after the issue, until {_iso(issued_ms + LONGEST_AHEAD_MS)}"
         raise _RefusedError("too_far_ahead", f"{name} at {_iso(last_ms)} is too far ahead: {allowed}{meant}")
     held_ms = SETPOINT_HOLD_MS if kind == "setpoint" else 0
-    if last_ms + held_ms <= receive_ms:
+    if last_ms + held_ms <= now_ms:
         meant = hints.of_time(last_ms, issued_ms, LONGEST_AHEAD_MS)
         held = " and is held for a day" if held_ms else ""
         raise _RefusedError("past", f"{name} ends at {_iso(last_ms)}{held}, which had passed when it came{meant}")

@@ -2,7 +2,9 @@
 
 The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
 and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
-replay the wall clock says nothing; whether the stream moves at all is judged by the wall time since it last did.
+replay the wall clock says nothing; whether the stream moves at all is judged by the wall time since it last did. A
+stream's clock is a gateway's, which may have been ahead: outside a replay no stream is further than the wall clock, and
+a new row is movement, too.
 """
 
 from __future__ import annotations
@@ -39,13 +41,17 @@ class View:
     """Built from the live states' changes; ``clock_s`` is monotonic. Not shared between threads.
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
-    so.
+    so. ``wall_ms`` is given where receive times are those of the wall clock.
     """
 
-    def __init__(self, stale_after_s: float, quiet_after_s: float, clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self, stale_after_s: float, quiet_after_s: float, clock_s: Callable[[], float],
+        wall_ms: Callable[[], int] | None = None,
+    ) -> None:  # fmt: skip
         self._stale_after_s = stale_after_s
         self._quiet_after_s = quiet_after_s
         self._clock_s = clock_s
+        self._wall_ms = wall_ms
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
@@ -92,8 +98,11 @@ class View:
         now_s = self._clock_s()
         for forecast in changes.get("forecasts", ()):
             key = (forecast["site"], forecast["zone"])
-            if key not in self.answers:
+            before = self.answers.get(key)
+            if before is None:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
+            if before is None or forecast["origin_ms"] > before.forecast["origin_ms"]:
+                self._moved_s[key[0]] = now_s
             self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), input_age_s(forecast))
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
@@ -102,12 +111,12 @@ class View:
         for figures in shards_of(changes.get("stats", {})).values():
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
-            before = dict(self._stream_ms)
+            known = dict(self._stream_ms)
             for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
                 self._stream_at(site, int(at_ms), now_s)
-                gap_ms = int(at_ms) - before.get(site, int(at_ms))
+                gap_ms = int(at_ms) - known.get(site, int(at_ms))
                 if figures.get("behind") or gap_ms > 1000 * self._stale_after_s:
-                    self._resumed_ms[site] = self._stream_ms[site]
+                    self._resumed_ms[site] = self._reached_ms(site)
                 self._behind[site] = bool(figures.get("behind")) and figures.get("backlog", 0) >= MUCH_RECORDS
         self.alerts.take(changes.get("alerts", ()))
         self.models = changes.get("models", self.models)
@@ -170,7 +179,7 @@ class View:
 
     def stream_ms(self, site: str) -> int | None:
         """How far a site's stream has got; ``None`` for one of which nothing came."""
-        return self._stream_ms.get(site)
+        return self._reached_ms(site) if site in self._stream_ms else None
 
     @property
     def sites(self) -> list[str]:
@@ -194,8 +203,7 @@ class View:
         a gap or a backlog: a row of what comes now closes soon.
         """
         age_s, quiet_s = self._ages(key[0], self.answers[key])
-        stream_ms = self._stream_ms[key[0]]
-        since_s = (stream_ms - self._resumed_ms.get(key[0], -(2**62))) / 1000
+        since_s = (self._reached_ms(key[0]) - self._resumed_ms.get(key[0], -(2**62))) / 1000
         return quiet_s <= self._stale_after_s and min(age_s, since_s) <= self._stale_after_s
 
     def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
@@ -213,9 +221,13 @@ class View:
             self._stream_ms[site] = at_ms
             self._moved_s[site] = now_s
 
+    def _reached_ms(self, site: str) -> int:
+        at_ms = self._stream_ms[site]
+        return at_ms if self._wall_ms is None else min(at_ms, self._wall_ms())
+
     def _ages(self, site: str, answer: ReadyForecast) -> tuple[float, float]:
         """Stream time since the newest reading of a target; wall time since the stream moved; both in seconds."""
-        age_s = (self._stream_ms[site] - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
+        age_s = (self._reached_ms(site) - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
         return age_s, self._clock_s() - self._moved_s[site]
 
     def _reasons(self, age_s: float, quiet_s: float) -> list[str]:

@@ -139,8 +139,9 @@ class Judge:
         elif key in self.plans:
             self.plans_repeated += 1
         else:
-            closed_ms = self._site(name).closed_ms
-            known_ms = max(self._now_ms, plan["issued"], 0 if closed_ms is None else closed_ms + 1)
+            site = self._site(name)
+            now_ms = self._now_ms if site.newest_ms is None else site.newest_ms + site.ticked_ms
+            known_ms = max(now_ms, plan["issued"], 0 if site.closed_ms is None else site.closed_ms + 1)
             self.plans[key] = known_ms, plan["values"]
 
     def _checked(self, topic: str, payload: bytes) -> list[Reading]:
@@ -211,9 +212,10 @@ class Judge:
         silent_ms = self._now_ms - site.quiet_ms
         if silent_ms >= site.idle_ms:
             # The gateway's clock may be ahead: only after a long silence is it believed, and then by three days.
-            unseen_ms = 3 * 86_400_000 if silent_ms >= max(3_600_000, 3 * site.steps[-1][1]) else 0
-            reached_ms = min(self._now_ms - site.idle_ms, site.newest_ms + site.ticked_ms + unseen_ms)
-            self._close(name, site, reached_ms - site.lateness_ms)
+            received_ms, ticked_ms = self._now_ms - site.idle_ms, site.newest_ms + site.ticked_ms
+            is_long = silent_ms >= max(3_600_000, 3 * site.steps[-1][1])
+            believed = is_long and received_ms - ticked_ms <= 3 * 86_400_000
+            self._close(name, site, (received_ms if believed else min(received_ms, ticked_ms)) - site.lateness_ms)
 
     def _close(self, name: str, site: Site, watermark_ms: int) -> None:
         target = watermark_ms // _step(site, watermark_ms) * _step(site, watermark_ms)

@@ -97,7 +97,7 @@ class PartitionAlerts:
             try:
                 order = None if where is None else decode_order(record.payload)
                 if where is not None and order is not None:
-                    self._order(where, order, record.offset, record.receive_ms)
+                    self._order(where, order, record.offset, mark.now_ms)
             except (ValueError, OverflowError, RecursionError) as error:
                 letters.append(DeadLetter(
                     record.partition, record.offset, 0, record.receive_ms, record.topic, "alert_order", str(error),

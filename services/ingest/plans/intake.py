@@ -151,9 +151,9 @@ class PartitionPlans:
         """Decode records; the letters of those that no gateway of this release would have let through."""
         letters = []
         for one in came:
-            decoded = decode_plan(one.record.topic, one.record.payload, one.record.receive_ms)
+            decoded = decode_plan(one.record.topic, one.record.payload, one.record.receive_ms, one.now_ms)
             if decoded.plan is not None:
-                self._came.append((one, plan_of(decoded.plan, one.record.receive_ms, one.closed_ms)))
+                self._came.append((one, plan_of(decoded.plan, one.now_ms, one.closed_ms)))
             for item, refusal in enumerate(decoded.refusals):
                 letters.append(_letter(one.record, item, refusal.reason, refusal.detail))
                 self.counts[count_of(refusal.reason, refusal.whole)] += 1
@@ -259,14 +259,16 @@ class PartitionPlans:
         return letters
 
 
-def plan_of(message: PlanMessage, receive_ms: int, closed_ms: int | None) -> Plan:
-    """A plan that was received when rows had closed up to ``closed_ms``: it is used from the next row on."""
+def plan_of(message: PlanMessage, now_ms: int, closed_ms: int | None) -> Plan:
+    """A plan that came at the site's ``now_ms``, when rows had closed up to ``closed_ms``: it is used from the next row
+    on.
+    """
     series = {
         metric: (np.array([ms for ms, _ in path], np.int64), np.array([value for _, value in path], np.float32))
         for metric, path in message.values.items()
     }
     zone = "" if message.zone == SITE_ZONE else message.zone
-    known_ms = max(receive_ms, message.issued_ms, 0 if closed_ms is None else closed_ms + 1)
+    known_ms = max(now_ms, message.issued_ms, 0 if closed_ms is None else closed_ms + 1)
     return Plan(message.source, message.kind, message.issued_ms, series, zone, known_ms)
 
 

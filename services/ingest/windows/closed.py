@@ -24,10 +24,13 @@ _PAYLOAD_BYTES = 1024
 
 
 class CamePlan(NamedTuple):
-    """A plan's record, and up to when its site's rows had closed when it came; ``None`` before the first."""
+    """A plan's record, up to when its site's rows had closed when it came, ``None`` before the first, and what time it
+    was at the site.
+    """
 
     record: Record
     closed_ms: int | None
+    now_ms: int
 
 
 class Left(NamedTuple):
@@ -38,10 +41,13 @@ class Left(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A tick or an event, how many steps of this feed had closed when it was taken, and which zone left with it."""
+    """A tick or an event, how many steps of this feed had closed when it was taken, what time it was at the site, and
+    which zone left with it.
+    """
 
     record: Record
     steps: int
+    now_ms: int
     left: Left | None = None
 
 
@@ -74,7 +80,7 @@ class Feed:
         self._steps: list[tuple[int, SiteStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
-        self._marks: list[tuple[Place, Left | None]] = []
+        self._marks: list[tuple[Place, int, Left | None]] = []
 
     def step(self, at: int, step: SiteStep) -> None:
         """A step that the record at place ``at`` closed."""
@@ -113,13 +119,13 @@ class Feed:
             return self.closed.plans_refused if refusal.whole else self.closed.plan_metrics_refused
         return self.closed.rejected if refusal.whole else self.closed.values_refused
 
-    def plan(self, place: Place, closed_ms: int | None) -> None:
-        """A plan that came when its site's rows had closed up to ``closed_ms``."""
-        self._plans.append((place[0], CamePlan(place[1], closed_ms)))
+    def plan(self, place: Place, closed_ms: int | None, now_ms: int) -> None:
+        """A plan that came at the site's ``now_ms``, when its rows had closed up to ``closed_ms``."""
+        self._plans.append((place[0], CamePlan(place[1], closed_ms, now_ms)))
 
-    def mark(self, place: Place, left: Left | None = None) -> None:
-        """A tick or an event, after it was taken; ``left`` is the zone that left with it."""
-        self._marks.append((place, left))
+    def mark(self, place: Place, now_ms: int, left: Left | None = None) -> None:
+        """A tick or an event, after it was taken at the site's ``now_ms``; ``left`` is the zone that left with it."""
+        self._marks.append((place, now_ms, left))
 
     def other(self, kind: str, count: int = 1) -> None:
         """Records that are counted by their kind."""
@@ -133,5 +139,5 @@ class Feed:
         self.closed.plans = [plan for _, plan in sorted(self._plans, key=itemgetter(0))]
         ends = sorted(at for at, _ in self._steps)
         marks = sorted(self._marks, key=lambda mark: mark[0][0])
-        self.closed.marks = [Mark(record, bisect_right(ends, at), left) for (at, record), left in marks]
+        self.closed.marks = [Mark(record, bisect_right(ends, at), now_ms, left) for (at, record), now_ms, left in marks]
         return self.closed

@@ -109,18 +109,19 @@ class PartitionWindows:
             if site.name in waiting:
                 waiting[site.name] += part
                 continue
+            kind, now_ms = part[0][1].kind, site.now_ms(part[0][1].receive_ms)
             if run and samples:
                 rest = part[site.samples(samples, part, feed) :]
                 if rest or site.names is not run.names:
                     waiting[site.name] = rest
                     self._heads.forget()
-            elif part[0][1].kind == "plan":
-                feed.plan(part[0], site.closed_ms)
-            elif part[0][1].kind == "tick":
+            elif kind == "plan":
+                feed.plan(part[0], site.closed_ms, now_ms)
+            elif kind == "tick":
                 site.tick(part[0], feed)
-                feed.mark(part[0])
+                feed.mark(part[0], now_ms)
             else:
-                feed.mark(part[0], site.event(part[0], feed))
+                feed.mark(part[0], now_ms, site.event(part[0], feed))
             if site.begun and site.name not in self._sites:
                 self._sites[site.name] = site
                 begun.append((part[0][0], site.name))

@@ -91,28 +91,37 @@ class SiteWindows:
         receive_ms = place[1].receive_ms
         # Ticks come every tenth of a step; a step may be longer than many idle times.
         apart_ms = max(self.settings.idle_ms, max(self._first_step_ms, self.settings.grid.newest_step_ms) // 5)
-        if self._quiet_ms is None or receive_ms - self._tick_ms > apart_ms:
+        since_ms, self._tick_ms = receive_ms - self._tick_ms, receive_ms
+        if since_ms <= apart_ms:
+            self.zones.listen(since_ms)
+        if self._quiet_ms is None or since_ms > apart_ms:
             self._quiet_ms = receive_ms
-        if receive_ms - self._tick_ms <= apart_ms:
-            self.zones.listen(receive_ms - self._tick_ms)
+        else:
+            self._ticked_ms += since_ms
         silent_ms = receive_ms - self._quiet_ms
-        self._ticked_ms += min(receive_ms - self._tick_ms, silent_ms)
-        self._tick_ms = receive_ms
         if silent_ms >= self.settings.idle_ms:
             newest_ms = self._reached_ms(self._newest_ms, receive_ms, silent_ms)
             self._advance(place, newest_ms - self.settings.lateness_ms, feed)
+
+    def now_ms(self, receive_ms: int) -> int:
+        """What time it is at the site when a record comes, as far as its samples and ticks tell.
+
+        A receive time says less: after a gateway's clock was ahead it stays what that showed, until this time has come.
+        """
+        return receive_ms if self._newest_ms is None else self._newest_ms + self._ticked_ms
 
     def _reached_ms(self, newest_ms: int, receive_ms: int, silent_ms: int) -> int:
         """The event time that a site has reached whose newest is ``newest_ms``, at a tick of ``receive_ms``.
 
         It is the receive time less the idle time where clocks are right. But a receive time is a gateway's clock, which
-        may be ahead. So event time goes no further than ticks went by since the newest sample; after ``silent_ms`` of
-        ticks without a pause that are a long silence, ``GAP_MS`` further, so that a silent site does not stay behind
-        because its gateway was away, and no clock closes its rows for years.
+        may be ahead. So event time goes no further than ticks went by since the newest sample. After ``silent_ms`` of
+        ticks without a pause that are a long silence it does, so that a silent site does not stay behind because its
+        gateway was away; but not by more than ``GAP_MS``: such a clock may refuse all that its devices send.
         """
+        received_ms, ticked_ms = receive_ms - self.settings.idle_ms, newest_ms + self._ticked_ms
         long_ms = max(LONG_SILENCE_MS, 3 * self.settings.grid.newest_step_ms)
-        unseen_ms = GAP_MS if silent_ms >= long_ms else 0
-        return min(receive_ms - self.settings.idle_ms, newest_ms + self._ticked_ms + unseen_ms)
+        is_believed = silent_ms >= long_ms and received_ms - ticked_ms <= GAP_MS
+        return received_ms if is_believed else min(received_ms, ticked_ms)
 
     def event(self, place: Place, feed: Feed) -> Left | None:
         """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the

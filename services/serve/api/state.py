@@ -63,6 +63,7 @@ class ApiState:
         place_of: Callable[[str], Place] = lambda site: Place(),
         names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS, spans: Spans | None = None,
         receive_clock: Literal["wall", "replayed"] = "wall",
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip
         self.spans = spans
         self.timezone = timezone  # of a site
@@ -74,7 +75,8 @@ class ApiState:
         self.limits = ClientLimits(limits, keys, clock_s)
         self.spec = spec
         self.events = EventStream(clock_s, backend.live_states)
-        self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
+        quiet_after_s = 2 * spec.step_ms / 1000 + 60
+        self.view = View(stale_after_s, quiet_after_s, clock_s, wall_ms if receive_clock == "wall" else None)
         self._clock_s = clock_s
         self._begun_s = clock_s()
         self._heard_s: dict[int, float] = {}  # live state -> when it last answered

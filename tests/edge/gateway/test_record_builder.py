@@ -195,6 +195,23 @@ def test_known_sites_tick_every_tenth_of_a_step() -> None:
         assert ticks[advance] == [("a", "tick", NOW + advance), ("b", "tick", NOW + advance)]
 
 
+def test_a_clock_that_is_set_back_goes_on_ticking() -> None:
+    """It was ahead by years: rows of silent sites and looks for alerts must not wait until that time has come."""
+    now_ms = [NOW + 80 * 365 * 86_400_000]
+
+    class Clock:
+        def now_ms(self) -> int:
+            return now_ms[0]
+
+    builder = RecordBuilder(Clock(), STEP_MS, sites=["a"])
+    now_ms[0] = NOW
+    ticks = []
+    for _ in range(20):
+        ticks += builder.take()
+        now_ms[0] += TICK_MS // 2
+    assert [(one.kind, one.receive_ms) for one in ticks] == [("tick", NOW + n * TICK_MS) for n in range(10)]
+
+
 def test_a_restart_ticks_what_fell_due_meanwhile() -> None:
     """An intake that knows the log's newest time ticks at once when a tenth of a step has passed since."""
     builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, sites=["a"], newest_ms=NOW - TICK_MS)

@@ -277,7 +277,7 @@ def test_an_old_weather_forecast_is_named_in_degraded(tmp_path: Path) -> None:
 def test_a_service_that_has_been_given_up_is_not_named_for_ever() -> None:
     """From 15 days after its last issue on, of which nothing is ahead any more, no forecast is weaker without it."""
     plans = PartitionPlans()
-    plans.feed([CamePlan(Record(0, 0, *weather(T0)), None)])
+    plans.feed([CamePlan(Record(0, 0, *weather(T0)), None, T0)])
     plans.take_rest()
     named = [bool(plans.stale("demo", T0 + hours * HOUR)) for hours in (12, 13, 15 * 24, 15 * 24 + 1)]
     assert named == [False, True, True, False]
@@ -288,7 +288,7 @@ def test_sources_and_plans_are_bounded() -> None:
     plans = PartitionPlans()
 
     def come(record: NewRecord, offset: int) -> list[str]:
-        letters = plans.feed([CamePlan(Record(0, offset, *record), None)])
+        letters = plans.feed([CamePlan(Record(0, offset, *record), None, record.receive_ms)])
         return [letter.reason for letter in letters + plans.take_rest()]
 
     assert [come(weather(T0 + n, source=f"s{n}"), n) for n in range(MAX_SOURCES)] == [[]] * MAX_SOURCES
@@ -361,6 +361,20 @@ def note(partition: Partition, seen: list[object]) -> None:
         after_row(site, end_ms)
 
     partition.learner.plans.after_row = told  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("ahead_ms", [2 * HOUR, 80 * 365 * 24 * HOUR])
+def test_a_plan_is_used_at_once_though_a_clock_was_ahead(tmp_path: Path, ahead_ms: int) -> None:
+    """What came since then has the receive time that the clock showed: by it a plan would be for later, or ancient."""
+    first, later = list(day(4)), list(day(8))[len(list(day(4))) :]
+    plan = weather(first[-1].receive_ms)._replace(receive_ms=first[-1].receive_ms + ahead_ms)
+    rig = Rig(tmp_path, filled([*first, plan, *(one._replace(receive_ms=plan.receive_ms) for one in later)]))
+    shard = rig.shard()
+    rig.drain(shard)
+    (used,) = shard.questions.plan("demo", "z1") or []
+    assert used["known_ms"] <= later[0].receive_ms
+    assert (shard.stats()["plans"], shard.stats()["plans_refused"]) == (1, {})
+    shard.close()
 
 
 def test_a_plan_that_came_after_a_row_is_not_what_that_row_saw(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def counted(published: list[tuple[str, bytes]], receive_ms: int) -> list[ZonePla
     plans = PartitionPlans()
     for offset, (topic, payload) in enumerate(published):
         record = Record(0, offset, "demo", "plan", receive_ms, payload, topic)
-        assert plans.feed([CamePlan(record, ORIGIN_MS)]) == []
+        assert plans.feed([CamePlan(record, ORIGIN_MS, receive_ms)]) == []
         plans.take_rest()
     return plans.of_zone("demo", "north-1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,10 +25,10 @@ class Clock:
         return self.now_s
 
 
-def view_of(*forecasts: Any) -> tuple[View, Clock]:
+def view_of(*forecasts: Any, wall_ms: Callable[[Clock], int] | None = None) -> tuple[View, Clock]:
     """A view that knows these forecasts."""
     clock = Clock()
-    view = View(stale_after_s=1800, quiet_after_s=660, clock_s=clock)
+    view = View(1800, 660, clock, None if wall_ms is None else lambda: wall_ms(clock))
     view.take(LiveStateChanges(version=1, forecasts=list(forecasts)))
     return view, clock
 
@@ -131,3 +132,31 @@ def test_a_stream_that_stands_still_degrades_and_then_refuses() -> None:
         view.body(KEY)
     view.take(stats(ORIGIN_MS + 1000))
     assert not view.degraded(KEY)
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, 80 * 365 * 86_400_000])
+def test_a_clock_that_was_ahead_makes_no_forecast_old(ahead_ms: int) -> None:
+    """The stream stands where the clock was, for an hour or for ever: rows go on, and silence is seen as ever."""
+    view, clock = view_of(zone_forecast(), wall_ms=lambda clock: ORIGIN_MS + round((clock.now_s - 100) * 1000))
+    for step in range(1, 13):
+        clock.now_s += 300
+        view.take(stats(ORIGIN_MS + ahead_ms))
+        view.take(LiveStateChanges(version=3, forecasts=[zone_forecast(origin_ms=ORIGIN_MS + step * 300_000)]))
+        assert not view.degraded(KEY)
+        assert view.stream_ms("demo") == ORIGIN_MS + step * 300_000
+    for silent_s in (700, 1200):
+        clock.now_s += silent_s
+        view.take(stats(ORIGIN_MS + ahead_ms))
+        assert "nothing has come from this site" in view.degraded(KEY)[-1]
+    assert view.is_stale(KEY)
+    assert not view.goes_on(KEY)
+
+
+def test_a_wall_clock_that_is_behind_hides_no_silence() -> None:
+    """Before its time is set, as that of a computer without a battery: the stream is seen to stand still."""
+    view, clock = view_of(zone_forecast(), wall_ms=lambda clock: 0)
+    view.take(stats(ORIGIN_MS + 1000))
+    assert view.body(KEY)
+    clock.now_s += 1900
+    view.take(stats(ORIGIN_MS + 1000))
+    assert view.is_stale(KEY)

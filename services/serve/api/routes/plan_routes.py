@@ -139,10 +139,8 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         """Now, by the clock that the site's gateway goes by (``gateway.clock``): that of the stream in a replay.
 
         Else the wall's: how far the stream was read says too little while nothing comes, or while much of the log waits
-        to be read, in which newer plans may stand. A gateway's clock may be ahead of ours: then it has stamped records
-        later than that.
+        to be read, in which newer plans may stand.
         """
-        after_ms = (view.stream_ms(site) or 0) + 1
-        return after_ms if state.receive_clock == "replayed" else max(wall_ms(), after_ms)
+        return (view.stream_ms(site) or 0) + 1 if state.receive_clock == "replayed" else wall_ms()
 
     return routes

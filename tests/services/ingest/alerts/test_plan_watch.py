@@ -46,7 +46,7 @@ class Greenhouse:
         topic = plan_topic("demo", "z1", "computer")
         record = Record(0, self._offset, "demo", "plan", issued_ms, encode_plan(message), topic)
         self._offset += 1
-        assert self.plans.feed([CamePlan(record, self.end_ms)]) == []
+        assert self.plans.feed([CamePlan(record, self.end_ms, self.end_ms)]) == []
 
     def go_on(self, rows: int, setpoint: float) -> None:
         for _ in range(rows):

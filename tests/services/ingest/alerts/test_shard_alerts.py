@@ -212,6 +212,25 @@ def test_an_acknowledged_alert_stays_so(tmp_path: Path) -> None:
     again_there.close()
 
 
+@pytest.mark.parametrize("ahead_ms", [2 * HOUR * STEP, 80 * 365 * 24 * HOUR * STEP])
+def test_a_mute_ends_in_time_though_a_clock_was_ahead(tmp_path: Path, ahead_ms: int) -> None:
+    """What came since then has the receive time that the clock showed, by which the mute is over as it comes."""
+    silent = range(HOUR, 9 * HOUR)
+    until_ms = T0 + 3 * HOUR * STEP
+    rig = small(tmp_path, MemoryLog(1))
+    mute = order(MuteRule("stale_zone", until_ms), "z2")
+    shard = rig.shard()
+    rig.log.append([RULES, *records(2 * HOUR, silent=silent)])
+    stuck_ms = T0 + 2 * HOUR * STEP + ahead_ms
+    rig.log.append([one._replace(receive_ms=stuck_ms) for one in [mute, *records(2 * HOUR, 2 * HOUR, silent=silent)]])
+    rig.drain(shard)
+    assert [alert["state"] for alert in told(rig)] == ["firing", "muted", "firing"]
+    muted_ms, ended_ms = (alert["changed_ms"] for alert in told(rig)[1:])
+    assert T0 + (2 * HOUR - 1) * STEP <= muted_ms <= T0 + 2 * HOUR * STEP
+    assert until_ms <= ended_ms < until_ms + STEP
+    shard.close()
+
+
 def test_rules_change_at_their_place_and_stay(tmp_path: Path) -> None:
     """An alert of a rule that is taken away is resolved; the rules are those of the newest change, after a restart,
     too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,6 +27,10 @@ LOOK_S = 5  # the gateway takes what came, and looks whether a tick is due
 
 Ahead = Callable[[int], int]
 """Seconds since the beginning -> by how many seconds a clock is ahead."""
+
+
+Span = tuple[int, int]
+"""From a second on, to another."""
 
 
 class Device(NamedTuple):
@@ -56,31 +61,41 @@ class Clock:
 
 
 class Result(NamedTuple):
+    off_s: list[int]
+    """What time the site took it for at each tick, less what time it was."""
     sent: int
     accepted: int
     late: int
     refused: dict[str, int]
     rows: dict[tuple[int, str], tuple[object, ...]]
     """(end, device) -> what the row holds of it."""
+    made: dict[tuple[int, str], int]
+    """(end, device) -> how many samples were made."""
 
 
 def run(
     devices: Sequence[Device], gateways: Sequence[Ahead] = (lambda at_s: 0,), step_s: int = 300,
-    away: tuple[int, int] = (0, 0),
+    away: Span = (0, 0), silent: Sequence[Span] = (), restarts: Sequence[int] = (),
 ) -> Result:  # fmt: skip
     """Four hours of a site. Its devices share the gateways, which write into one log; while those are away the broker
-    keeps what comes.
+    keeps what comes. At ``restarts`` the windows go on from a snapshot.
     """
     stream = StreamSettings(step_s=step_s)
-    into = PartitionWindows(step_s * 1000, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY)
+
+    def windows() -> PartitionWindows:
+        return PartitionWindows(step_s * 1000, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY)
+
+    into, made = windows(), Counter[tuple[int, str]]()
     log, total, rows, sent = MemoryLog(1), Closed(), dict[tuple[int, str], tuple[object, ...]](), 0
-    clocks, builders = [Clock() for _ in gateways], list[RecordBuilder]()
+    clocks, builders, off_s = [Clock() for _ in gateways], list[RecordBuilder](), list[int]()
     queues: list[list[Message]] = [[] for _ in gateways]
     for at_s in range(0, LENGTH_S, LOOK_S):
         for number, device in enumerate(devices):
             made_s = at_s - device.delay_s
-            if made_s >= 0 and made_s % device.every_s == device.phase_s:
+            is_silent = any(begin_s <= made_s < end_s for begin_s, end_s in silent)
+            if made_s >= 0 and made_s % device.every_s == device.phase_s and not is_silent:
                 sent += 1
+                made[T0 + -(-made_s // step_s) * step_s * 1000, f"d{number}"] += 1
                 ts_ms = T0 + (made_s + device.ahead(made_s)) * 1000
                 one = sample(ts_ms, sent, device=f"d{number}", site="s", air_temp_c=20.0 + number + made_s % 7)
                 topic = sample_topic("s", "z1", one.device)
@@ -90,6 +105,9 @@ def run(
             continue
         for clock, ahead in zip(clocks, gateways, strict=True):
             clock.now_s = at_s + ahead(at_s)
+        if at_s in restarts:
+            state, into = into.state(), windows()
+            into.load(state)
         begin = log.end_offset(0)
         if not builders:
             builders = [RecordBuilder(c, step_s * 1000, log.sites(), log.last_receive_ms(0)) for c in clocks]
@@ -102,8 +120,9 @@ def run(
             setattr(total, name, getattr(total, name) + getattr(closed, name))
         for reason, count in closed.rejected.items():
             total.rejected[reason] = total.rejected.get(reason, 0) + count
+        off_s += [(mark.now_ms - T0) // 1000 - at_s for mark in closed.marks]
         rows |= {(step.end_ms, row.device): (*row,) for step in closed.steps for row in step.devices}
-    return Result(sent, total.accepted, total.late, dict(total.rejected), rows)
+    return Result(off_s, sent, total.accepted, total.late, dict(total.rejected), rows, made)
 
 
 def same(one: Result, other: Result, without: str = "") -> bool:
@@ -139,12 +158,40 @@ def wrong_clocks(draw: st.DrawFn) -> Wrong:
 def test_a_gateways_clock_that_is_ahead_costs_no_row(
     devices: list[Device], step_s: int, clock: Wrong, away: bool
 ) -> None:
-    """Whenever it is ahead, how far and for how long, also from a start on: rows are those of a right clock."""
+    """Whenever it is ahead, how far and for how long, also from a start on: rows are those of a right clock, and orders
+    and plans are taken at the time that it is.
+    """
     gone = (max(0, clock.from_s - 600), clock.from_s) if away else (0, 0)
     right, wrong = run(devices, step_s=step_s), run(devices, [clock], step_s, gone)
     assert (wrong.late, wrong.refused) == (right.late, right.refused) == (0, {})
     assert wrong.accepted == wrong.sent == right.sent
     assert same(right, wrong)
+    silent_s = max(device.every_s + device.delay_s for device in devices) + gone[1] - gone[0] + LOOK_S
+    assert -silent_s - 2 * max(60, step_s // 5) <= min(wrong.off_s) <= max(wrong.off_s) <= 0
+
+
+SPANS = st.builds(lambda begin, length: (begin, begin + length), st.integers(0, LENGTH_S), st.integers(0, 2400))
+
+
+@pytest.mark.thorough
+@settings(max_examples=40, deadline=None)
+@given(
+    DEVICES, STEPS, st.lists(st.lists(wrong_clocks(), max_size=3), min_size=1, max_size=2), st.lists(SPANS, max_size=2),
+    SPANS, st.lists(st.integers(0, LENGTH_S // LOOK_S).map(lambda n: n * LOOK_S), max_size=3),
+)  # fmt: skip
+def test_whatever_clocks_do_each_row_has_all_its_samples_once(
+    devices: list[Device], step_s: int, clocks: list[list[Wrong]], silent: list[Span], away: Span, restarts: list[int]
+) -> None:
+    """Gateways that are ahead again and again, devices that are silent, windows that go on from snapshots, and a broker
+    that keeps what comes while the only gateway is away: rows close, and none before all of it came.
+    """
+    gateways = [lambda at_s, of=of: max((wrong(at_s) for wrong in of), default=0) for of in clocks]
+    found = run(devices, gateways, step_s, away if len(gateways) == 1 else (0, 0), silent, restarts)
+    assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
+    until_ms = max((end for end, _ in found.rows), default=T0)
+    in_rows = {key: row[3] for key, row in found.rows.items()}
+    assert in_rows == {key: count for key, count in found.made.items() if key[0] <= until_ms}
+    assert until_ms >= max((end for end, _ in found.made), default=T0) - 2 * step_s * 1000
 
 
 @pytest.mark.parametrize("every_s", [10, 120, 300])
@@ -157,12 +204,13 @@ def test_two_gateways_of_a_site_need_not_agree(every_s: int) -> None:
 
 
 @pytest.mark.parametrize("every_s", [10, 120, 300])
-def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int) -> None:
-    """Its samples are refused as 80 years old; once the clock is right, rows go on."""
+@pytest.mark.parametrize("wrong_s", [120, 2 * HOUR_S])
+def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int, wrong_s: int) -> None:
+    """Its samples are refused as 80 years old, which is no silence; once the clock is right, rows go on."""
     years = 80 * 365 * 24 * HOUR_S
-    found = run([Device(every_s)], [Wrong(HOUR_S, HOUR_S + 120, years)])
+    found = run([Device(every_s)], [Wrong(HOUR_S, HOUR_S + wrong_s, years)])
     assert found.late == 0
-    assert found.refused == {"ancient_ts": -(-120 // every_s)}
+    assert found.refused == {"ancient_ts": -(-wrong_s // every_s)}
     assert found.accepted == found.sent - found.refused["ancient_ts"]
 
 
