@@ -231,9 +231,12 @@ def _signals_left_to_us() -> Iterator[None]:
     from ray._private import utils, worker
 
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    if on_sigterm is not None and threading.current_thread() is threading.main_thread():
-        ctypes.CDLL(_raylet.__file__)["_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"](None, False)
-        signal.signal(signal.SIGTERM, on_sigterm)
+    ours = on_sigterm if threading.current_thread() is threading.main_thread() else None
+    # Where Ray names it otherwise, a SIGTERM at that moment aborts; all else is the same.
+    install = getattr(ctypes.CDLL(_raylet.__file__), "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb", None)
+    if ours is not None and install is not None:
+        install(None, False)
+        signal.signal(signal.SIGTERM, ours)
     theirs, connect = utils.set_sigterm_handler, worker.connect
     utils.set_sigterm_handler = lambda _: None
     worker.connect = deferred_interrupts()(connect)
@@ -241,6 +244,8 @@ def _signals_left_to_us() -> Iterator[None]:
         yield
     finally:
         utils.set_sigterm_handler, worker.connect = theirs, connect
+        if ours is not None:
+            signal.signal(signal.SIGTERM, ours)
 
 
 def _handle_sigterm_again() -> None:
