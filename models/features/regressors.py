@@ -116,6 +116,10 @@ class Features:
         """Which of all zones had a row within a day, ``[zones]``: sites may send late."""
         return np.asarray(self._zones["step"][: len(self._zones)] >= max(step - self._day, 0))
 
+    def held(self, indices: I64, step: int) -> F32:
+        """The targets of earlier rows that still count as unchanged at ``step``, ``[Z, M]``; NaN where none does."""
+        return self._held(indices, step)[:, : self._targets]
+
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
         unit: F64,
@@ -167,13 +171,18 @@ class Features:
         s = self._zones
         row = cut(np.concatenate([targets_of(values, self._spec), values[:, self._columns]], axis=1))
         known = np.isfinite(row)
-        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
-        row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
+        row = np.where(known, row, self._held(indices, step))
         s["held"][indices] = row
         s["held_step"][indices] = np.where(known, step, s["held_step"][indices])
         place = step % s["row"].shape[1]
         s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
         return row, known
+
+    def _held(self, indices: I64, step: int) -> F32:
+        """All of a row that still counts, ``[Z, C]``."""
+        s = self._zones
+        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
+        return np.where(fresh, s["held"][indices], np.float32(np.nan))
 
     def _keep(self, indices: I64, step: int, row: F32) -> None:
         """End the step; rows at knots are kept for a day."""

@@ -286,7 +286,7 @@ class OnlineForecaster:
 
     def _see(self, rows: StepRows, y: F32) -> tuple[Example, Members]:
         """What is known of these rows, and what the climatology's forecast is made of."""
-        climate = self.climatology.learn(rows.zones, y, rows.day_bin)
+        climate = self.climatology.learn(rows.zones, y, rows.day_bin, self.features.held(rows.zones, rows.step))
         error = self.climatology.latest_errors(rows.zones)
         common, ahead, detail, planned = self.features.learn(
             rows.zones, rows.step, rows.values, rows.day_bin, rows.sun, climate.median, climate.profiles[:, [0, -1]],

@@ -109,10 +109,11 @@ class Climatology:
         for held in self._held:
             held.prepare(zones)
 
-    def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
+    def learn(self, indices: I64, y: F32, day_bin: I64, held: F32 | None = None) -> Members:
         """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``.
 
-        Returns what the forecast from these rows is made of.
+        Returns what the forecast from these rows is made of. ``held [Z, M]`` are values of a little before, from which
+        is forecast where a target is missing; nothing is learned of them.
         """
         s = self._zones
         rows = self._aligned(indices, day_bin)
@@ -134,7 +135,7 @@ class Climatology:
         self._profiles.learn(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
         s["rows"][indices] = rows + 1
-        members = self._members(indices, y, day_bin)
+        members = self._members(indices, y if held is None else np.where(np.isnan(y), held, y), day_bin)
         self._errors.issue(zones, example, members.median[is_example])
         return members
 

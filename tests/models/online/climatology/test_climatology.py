@@ -127,6 +127,20 @@ def test_nothing_seen_gives_nan_and_one_value_gives_a_forecast():
     assert np.isnan(forecast[..., 1:, :]).all()
 
 
+def test_a_missing_value_is_forecast_from_the_one_before_and_teaches_nothing():
+    """Where a row has no value the forecast is that from the held one; what comes later is as without it."""
+    y, bins = series()
+    y, zones = np.nan_to_num(y, nan=20), np.array([0, 1])
+    one, other = (streamed(y[:, :-1], bins[:, :-1])[0] for _ in range(2))
+    nothing = np.full_like(y[:, -1], np.nan)
+    members = one.learn(zones, nothing, bins[:, -1], y[:, -2])
+    plain = other.learn(zones, nothing, bins[:, -1])
+    assert np.array_equal(members.median, one.predict(zones, y[:, -2], bins[:, -1])[..., 1])
+    assert np.abs(members.median - plain.median).max() > 0.1
+    known = one.learn(zones, y[:, -1], bins[:, -1], y[:, -2])
+    assert np.array_equal(known.median, other.learn(zones, y[:, -1], bins[:, -1]).median)
+
+
 def test_a_silent_zone_poisons_nothing():
     """After two days without a value the forecast is still finite, and learning goes on."""
     y, bins = series(5)
