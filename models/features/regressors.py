@@ -116,9 +116,11 @@ class Features:
         """Which of all zones had a row within a day, ``[zones]``: sites may send late."""
         return np.asarray(self._zones["step"][: len(self._zones)] >= max(step - self._day, 0))
 
-    def held(self, indices: I64, step: int) -> F32:
-        """The targets of earlier rows that still count as unchanged at ``step``, ``[Z, M]``; NaN where none does."""
-        return self._held(indices, step)[:, : self._targets]
+    def held(self, indices: I64, step: int, most: int = -1) -> F32:
+        """The targets of earlier rows that still count as unchanged at ``step``, ``[Z, M]``; NaN where none does. Of
+        rows that are ``most`` steps old, or else an hour.
+        """
+        return self._held(indices, step, most)[:, : self._targets]
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
@@ -178,10 +180,10 @@ class Features:
         s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
         return row, known
 
-    def _held(self, indices: I64, step: int) -> F32:
+    def _held(self, indices: I64, step: int, most: int = -1) -> F32:
         """All of a row that still counts, ``[Z, C]``."""
         s = self._zones
-        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
+        fresh = step - s["held_step"][indices] <= (HOLD_MS // self._spec.step_ms if most < 0 else most)
         return np.where(fresh, s["held"][indices], np.float32(np.nan))
 
     def _keep(self, indices: I64, step: int, row: F32) -> None:

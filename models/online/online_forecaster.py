@@ -114,7 +114,7 @@ class OnlineForecaster:
         were never given any; before the first plan of any zone nothing else is done than without.
         """
         rows = StepRows(step, indices, measured(values), day_bin, sun, foreseen)
-        y, missed = self._targets(rows.values), self._catch_up(rows)
+        y, missed = self._targets(rows), self._catch_up(rows)
         errors = self._mature(rows, y)
         example, climate = self._see(rows, y)
         is_origin = self.waiting.is_origin(step)
@@ -192,7 +192,7 @@ class OnlineForecaster:
         nothing can be forecast; it is half the work.
         """
         rows = StepRows(step, indices, measured(values), day_bin, sun)
-        y = self._targets(rows.values)
+        y = self._targets(rows)
         self._catch_up(rows)
         matured = self.waiting.matured(indices, step)
         if matured is not None:
@@ -250,8 +250,14 @@ class OnlineForecaster:
         self.usual.load_state_dict(state)  # what it has learned stands among the parts
         self.corrections.load_state_dict(state, len(self))
 
-    def _targets(self, values: F32) -> F32:
-        return measured(targets_of(values, self._spec))
+    def _targets(self, rows: StepRows) -> F32:
+        """The rows' targets; those of an example are the newest of its quarter of an hour. So learners also follow a
+        sensor that reports every quarter of an hour, between examples.
+        """
+        y = measured(targets_of(rows.values, self._spec))
+        if not self.waiting.is_origin(rows.step):
+            return y
+        return np.where(np.isnan(y), self.features.held(rows.zones, rows.step, self.waiting.stride - 1), y)
 
     def _catch_up(self, rows: StepRows) -> I64:
         """How many steps each zone was left out for; the climatology counts rows, all else knows steps."""

@@ -114,7 +114,12 @@ def _run(
     title = f"{name}: {len(table.names)} zones, {len(made)} forecasts in {path}"
     # Its own console: another one's width can only be made less.
     Console(width=max(console.width, WIDTH + (MORE if without else 0))).print(_shown(title, found))
-    if len(found):
+    if not len(found):
+        console.print(
+            "nothing could be scored: no target was measured at a time that was forecast; "
+            f"`--every {table.step_ms // 60_000}min` forecasts from every row", highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    else:
         faults = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
         console.print(f"sensor faults and drifts on the way: {faults or 'none'}", highlight=False, soft_wrap=True)
         mean = 1 - found["skill"].mean()

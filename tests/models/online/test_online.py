@@ -1,5 +1,7 @@
 """Recursive ridges: they find what is there, follow a change, and resist outliers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -217,3 +219,20 @@ def test_what_zones_share_is_forgotten_as_slowly_where_each_site_is_a_call(gone)
         moved = np.nanmax(np.abs(together))
         assert moved > 0
         assert np.nanmax(np.abs(apart - together)) < 0.2 * moved
+
+
+def test_an_example_is_the_newest_value_of_its_quarter_of_an_hour():
+    """A sensor that reports between examples, once in each, teaches all of them; other rows have what they measured."""
+    made = forecaster(1, replace(SPEC, step_ms=300_000))
+    for step in range(1, 40):
+        row = np.full((1, len(SPEC.channels)), 20 + step if step % 3 == 1 else np.nan, np.float32)
+        learned = made.learn(FIRST, step, row, np.array([step]), np.zeros((1, 1 + len(SPEC.horizon_steps)), np.float32))
+        newest = {0: 20 + step - 2, 1: 20 + step, 2: np.nan}[step % 3]
+        if step >= 3:
+            np.testing.assert_equal(learned.example.y[0, 0], np.float32(newest))
+    silent = np.full_like(row, np.nan)
+    for step in range(40, 46):
+        learned = made.learn(
+            FIRST, step, silent, np.array([step]), np.zeros((1, 1 + len(SPEC.horizon_steps)), np.float32)
+        )
+    assert np.isnan(learned.example.y).all()  # step 45: its quarter of an hour has none

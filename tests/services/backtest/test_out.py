@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -31,6 +32,22 @@ def test_where_nothing_can_be_written_is_said_before_the_replay(
     done = CliRunner().invoke(app, ["backtest", str(tmp_path), "--out", str(tmp_path / out)])
     assert done.exit_code == code
     assert sentence in " ".join(done.output.split())
+
+
+def test_where_nothing_can_be_scored_that_is_said(tmp_path: Path) -> None:
+    """A sensor that reports between the times that are forecast: with forecasts from every row there are some."""
+    times = pd.date_range("2022-02-01", periods=2 * 288, freq="5min")
+    air = np.where(times.minute == 25, 20.0, np.nan)
+    (tmp_path / "house").mkdir()
+    frame = pd.DataFrame({"time": times, "air_temp_c": air, "out_temp_c": 5.0})
+    frame.to_csv(tmp_path / "house" / "north.csv", index=False)
+    command = ["backtest", str(tmp_path / "house"), "--out", str(tmp_path / "p.csv"), "--warmup", "1h"]
+    said = CliRunner().invoke(app, command)
+    assert said.exit_code == 0
+    assert "nothing could be scored" in said.output
+    assert "--every 5min" in said.output
+    every = CliRunner().invoke(app, [*command, "--every", "5min"])
+    assert "mean MAE / better of persistence" in every.output
 
 
 def test_predictions_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
