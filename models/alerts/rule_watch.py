@@ -18,10 +18,11 @@ from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, reach_steps, steps_of
 from models.alerts.measures import OF_A_DAY, Track, margin
 from models.alerts.occurrences import occurring
+from models.features.regressors import HOLD_MS
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["DAY_STEPS", "METRICS", "RuleWatch", "Said", "SiteAhead"]
+__all__ = ["DAY_STEPS", "METRICS", "RuleWatch", "Said", "SiteAhead", "with_held"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -40,6 +41,25 @@ COLDEST_C, WARMEST_C = -60.0, 80.0
 
 SEEN_AGAIN = 8
 """Whether an event went on is looked at again for so many half hours: it must last to be one."""
+
+
+def with_held(rows: F32, spec: ForecastSpec) -> F32:
+    """``rows [Z, L, C]`` in which what rules read counts as unchanged for an hour, as it does for forecasts; a copy.
+
+    Else a rule would see a sensor that reports on change, or every quarter of an hour, for single rows only, which are
+    no event.
+
+    >>> spec = ForecastSpec(("air_temp_c",), targets=("air_temp_c",), step_ms=1_800_000)
+    >>> with_held(np.array([[[np.nan], [3.0], [np.nan], [np.nan], [np.nan]]], dtype=np.float32), spec)[0, :, 0].tolist()
+    [nan, 3.0, 3.0, 3.0, nan]
+    """
+    columns = [spec.channels.index(name) for name in METRICS if name in spec.channels]
+    read, place = rows[..., columns], np.arange(rows.shape[1])[:, None]
+    newest = np.maximum.accumulate(np.where(np.isfinite(read), place, -1), axis=1)
+    held = np.take_along_axis(read, np.maximum(newest, 0), axis=1)
+    made = rows.copy()
+    made[..., columns] = np.where((newest >= 0) & (place - newest <= HOLD_MS // spec.step_ms), held, np.float32(np.nan))
+    return made
 
 
 @dataclass(frozen=True, slots=True)

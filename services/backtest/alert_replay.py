@@ -17,7 +17,7 @@ from models.alerts.alert_rule import AlertRule
 from models.alerts.foreseen import STEP_MS, steps_of
 from models.alerts.measures import Track, margin, measure
 from models.alerts.occurrences import occurring
-from models.alerts.rule_watch import METRICS, Said, SiteAhead
+from models.alerts.rule_watch import METRICS, Said, SiteAhead, with_held
 from models.alerts.scoring.alert_scores import (
     ACTIONS,
     RuleScore,
@@ -78,7 +78,8 @@ class _Ground:
     """What of a recording is known without any forecast: sun, clock, and where events were."""
 
     def __init__(self, table: Table, options: BacktestOptions) -> None:
-        self.table, self.step = table, table.step_ms
+        table = self.table = replace(table, values=with_held(table.values, spec_of(table)))
+        self.step = table.step_ms
         ends = table.end_ms
         self.ends = np.concatenate([ends, ends[-1] + np.arange(1, _DAY_MS // self.step + 1) * self.step])
         sine = sun_sine(self.ends, table.clock(options.timezone), options.latitude, options.longitude)

@@ -15,7 +15,7 @@ import numpy as np
 
 from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
-from models.alerts.rule_watch import SiteAhead
+from models.alerts.rule_watch import SiteAhead, with_held
 from models.features.inputs import day_bins
 from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
@@ -51,9 +51,10 @@ def can_foresee(spec: ForecastSpec) -> bool:
 
 
 def rows_of_day(view: PartitionView, spec: ForecastSpec, step: SiteStep, zones: Sequence[str]) -> F32:
-    """The rows ``[Z, L, C]`` of the day that ends with a step, of zones that have rows."""
+    """The rows ``[Z, L, C]`` of the day that ends with a step, of zones that have rows, as rules read them."""
     indices = np.array([view.rings.index(step.site, zone) for zone in zones])
-    return view.rings.window(indices, np.full(len(zones), step.end_ms, np.int64), spec.steps_per_day)
+    rows = view.rings.window(indices, np.full(len(zones), step.end_ms, np.int64), spec.steps_per_day)
+    return with_held(rows, spec)
 
 
 def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]) -> SiteAhead | None:

@@ -93,6 +93,18 @@ def test_a_cold_night_and_a_silent_zone_are_told(undisturbed: Rig) -> None:
     assert {alert["id"]: alert["change"] for alert in shown.values()} == {id: max(of) for id, of in by_id.items()}
 
 
+def test_a_sensor_that_reports_every_quarter_of_an_hour_is_watched_and_learned_from(tmp_path: Path) -> None:
+    """Two rows of three have no value, also those at which learners look."""
+    seldom = [one for one in records(26 * HOUR) if one.kind != "samples" or one.receive_ms // STEP % 3 == 1]
+    rig = small(tmp_path, filled([RULES, *seldom]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    [cold] = [alert for alert in rig.live_state.alerts.values() if (alert["kind"], alert["zone"]) == ("frost", "z1")]
+    assert cold["state"] == "firing"
+    assert cold["text"].startswith("cold (below 13.5 °C) since ")
+
+
 def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
     """It ends by the stream's time."""
     muted = [alert for alert in told(undisturbed) if alert["state"] == "muted"]
