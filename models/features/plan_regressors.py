@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.eight_bits import from_steps, in_steps
-from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead, planned_columns, planned_now
+from models.features.plans import (
+    BIN_MS,
+    BINS_BACK,
+    PLANNED,
+    add_planned,
+    bin_of,
+    bins_ahead,
+    planned_columns,
+    planned_now,
+)
 from models.masked import masked_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays, part_of
@@ -115,13 +124,12 @@ class KnownAheadFeatures:
         """Take the rows of one step: ``values [Z, C]``, and ``foreseen [Z, T, K]`` as :meth:`Plans.ahead` gives it."""
         end_ms = step * self._step_ms
         now_bin = bin_of(end_ms)
-        self._measure(indices, now_bin, planned_now(values, self._columns, foreseen))
+        self._measure(indices, now_bin, planned_now(values, self._columns), foreseen)
         s, back = self._zones, BINS_BACK
         place = (end_ms + self._horizons_ms) / BIN_MS - 0.5 - now_bin + back
         last = np.minimum(np.floor(place).astype(np.int64), self._bins - 2)
         share = (place - last).astype(np.float32)[:, None]
-        there = s["count"][indices] > 0
-        newest = np.where(there, s["sum"][indices] / np.maximum(s["count"][indices], 1), np.float32(np.nan))
+        newest = self._mean(indices)
         usual = s["usual"][indices][:, (now_bin - back + np.arange(self._bins)) % _DAY].astype(np.float32)
         for day in range(back + _DAY, self._bins, _DAY):  # on the first day this half-hour is all that is known of it
             usual[:, day] = np.where(np.isnan(usual[:, day]), newest, usual[:, day])
@@ -165,22 +173,25 @@ class KnownAheadFeatures:
         days = np.maximum(-(-(at - BINS_BACK) // _DAY), 1)
         return self._measured(indices, now_bin, now_bin - BINS_BACK + at - days * _DAY, newest)
 
-    def _measure(self, indices: I64, now_bin: int, row: F32) -> None:
+    def _mean(self, indices: I64) -> F32:
+        """Of the newest half-hour so far; what is foreseen of it where nothing was measured."""
+        return np.asarray(self._zones["sum"][indices] / np.maximum(self._zones["count"][indices], 1))
+
+    def _measure(self, indices: I64, now_bin: int, row: F32, foreseen: F32) -> None:
         """Add a row to its half-hour's means; those of one that is over are kept, and the usual learns from them."""
         s = self._zones
         over = indices[s["bin"][indices] != now_bin]
         if len(over):
             if len(ended := over[s["bin"][over] >= 0]):
                 self._close(ended, now_bin)
-            s["bin"][over], s["sum"][over], s["count"][over] = now_bin, 0, 0
-        known = np.isfinite(row)
-        s["sum"][indices] += np.where(known, row, np.float32(0))
-        s["count"][indices] += known
+            s["bin"][over], s["sum"][over], s["count"][over] = now_bin, np.nan, 0
+        s["sum"][indices] = add_planned(s["sum"][indices], s["count"][indices], row, foreseen)
+        s["count"][indices] += np.isfinite(row)
 
     def _close(self, over: I64, now_bin: int) -> None:
         s, bins = self._zones, self._zones["bin"][over]
-        there = s["count"][over] > 0
-        mean = np.where(there, s["sum"][over] / np.maximum(s["count"][over], 1), np.float32(np.nan))
+        mean = self._mean(over)
+        there = np.isfinite(mean)
         s["mean"][over, bins % _KEPT], s["mean_bin"][over, bins % _KEPT] = mean, bins
         held = s["usual"][over, bins % _DAY]
         gain = np.float32(1 - np.exp(-1 / USUAL_DAYS))

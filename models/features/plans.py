@@ -20,7 +20,17 @@ from models.half_precision import cut
 from models.spec import ForecastSpec
 
 __all__ = [
-    "BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "bin_of", "bins_ahead", "planned_columns",
+    "BINS_BACK",
+    "BIN_MS",
+    "KINDS",
+    "PLANNED",
+    "Kind",
+    "Plan",
+    "Plans",
+    "add_planned",
+    "bin_of",
+    "bins_ahead",
+    "planned_columns",
     "planned_now",
 ]  # fmt: skip
 
@@ -73,15 +83,24 @@ def planned_columns(spec: ForecastSpec) -> list[int]:
     return [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
 
 
-def planned_now(values: F32, columns: Sequence[int], foreseen: F32 | None = None) -> F32:
-    """What rows ``values [..., C]`` say of :data:`PLANNED`, by :func:`planned_columns`, ``-> [..., K]``.
-
-    What a row of ``values [Z, C]`` lacks is as ``foreseen [Z, T, K]`` (:meth:`Plans.ahead`) for now: without a weather
-    station the weather of now, and later that of yesterday, is known from forecasts alone. Else it is NaN.
-    """
+def planned_now(values: F32, columns: Sequence[int]) -> F32:
+    """What rows ``values [..., C]`` say of :data:`PLANNED`, by :func:`planned_columns`, ``-> [..., K]``; else NaN."""
     now = values[..., columns]
     now[..., [column < 0 for column in columns]] = np.nan
-    return now if foreseen is None else np.where(np.isnan(now), cut(foreseen[:, BINS_BACK]), now)
+    return now
+
+
+def add_planned(total: F32, count: _Array, row: F32, foreseen: F32 | None) -> F32:
+    """The new ``total [Z, K]`` of ``count`` values, with a ``row`` of :func:`planned_now`; NaN counts for nothing.
+
+    As long as nothing was measured it is what is ``foreseen [Z, T, K]`` (:meth:`Plans.ahead`) for now. So without a
+    weather station the weather of now, and later that of yesterday, is known from forecasts; and where there is one, no
+    mean is partly a forecast.
+    """
+    measured = np.where(count > 0, total, np.float32(0))
+    nowcast = np.float32(np.nan) if foreseen is None else cut(foreseen[:, BINS_BACK])
+    unmeasured = np.where(count > 0, total, nowcast)
+    return np.asarray(np.where(np.isfinite(row), measured + row, unmeasured))
 
 
 @dataclass(frozen=True, slots=True)

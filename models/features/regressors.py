@@ -116,7 +116,7 @@ class Features:
         """Which of all zones had a row within a day, ``[zones]``: sites may send late."""
         return np.asarray(self._zones["step"][: len(self._zones)] >= max(step - self._day, 0))
 
-    def held(self, indices: I64, step: int, most: int = -1) -> F32:
+    def held(self, indices: I64, step: int, most: int | None = None) -> F32:
         """The targets of earlier rows that still count as unchanged at ``step``, ``[Z, M]``; NaN where none does. Of
         rows that are ``most`` steps old, or else an hour.
         """
@@ -180,10 +180,10 @@ class Features:
         s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
         return row, known
 
-    def _held(self, indices: I64, step: int, most: int = -1) -> F32:
+    def _held(self, indices: I64, step: int, most: int | None = None) -> F32:
         """All of a row that still counts, ``[Z, C]``."""
         s = self._zones
-        fresh = step - s["held_step"][indices] <= (HOLD_MS // self._spec.step_ms if most < 0 else most)
+        fresh = step - s["held_step"][indices] <= (HOLD_MS // self._spec.step_ms if most is None else most)
         return np.where(fresh, s["held"][indices], np.float32(np.nan))
 
     def _keep(self, indices: I64, step: int, row: F32) -> None:

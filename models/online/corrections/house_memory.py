@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from models.features.inputs import RECENT_MS, targets_of
 from models.features.plan_differences import foreseen_off
-from models.features.plans import PLANNED, planned_columns, planned_now
+from models.features.plans import PLANNED, add_planned, planned_columns, planned_now
 from models.half_precision import cut
 from models.masked import masked_mean
 from models.network.house_features import CONTROLS, TARGETS
@@ -80,14 +80,15 @@ class HouseMemory:
             self._planned.prepare(zones)
 
     def see(self, indices: I64, step: int, values: F32, foreseen: F32 | None = None) -> None:
-        """Take the rows of one step, ``values [Z, C]``; what they lack of plans is as it is ``foreseen`` for now."""
+        """Take the rows of one step, ``values [Z, C]``; what nobody measures is as it is ``foreseen`` for now."""
         s = self._zones
         kept = values[:, self._columns]
         row = np.where(np.isfinite(kept), cut(kept), np.float32(np.nan))
         ring = s["row"].shape[1]
         s["row"][indices, step % ring], s["row_at"][indices, step % ring] = row, step
         if self._planned:
-            self._see_planned(self._planned, indices, step, planned_now(values, self._plan_columns, foreseen))
+            row = planned_now(values, self._plan_columns)
+            self._see_planned(self._planned, indices, step, row, foreseen)
         if step % self._stride:
             return
         at = step // self._stride % self._places
@@ -95,17 +96,15 @@ class HouseMemory:
         s["target"][indices, at] = cut(targets_of(values, self._spec))
         s["at"][indices, at] = step
 
-    def _see_planned(self, s: ZoneArrays, indices: I64, step: int, planned: F32) -> None:
-        known = np.isfinite(planned)
-        s["passed"][indices] += np.where(known, planned, np.float32(0))
-        s["counted"][indices] += known
-        s["now"][indices] = planned
+    def _see_planned(self, s: ZoneArrays, indices: I64, step: int, row: F32, foreseen: F32 | None) -> None:
+        s["passed"][indices] = add_planned(s["passed"][indices], s["counted"][indices], row, foreseen)
+        s["counted"][indices] += np.isfinite(row)
+        mean = s["passed"][indices] / np.maximum(s["counted"][indices], 1)
+        s["now"][indices] = np.where(np.isnan(row), mean, row)
         if step % self._stride:
             return
-        mean = s["passed"][indices] / np.maximum(s["counted"][indices], 1)
-        mean = np.where(s["counted"][indices] > 0, cut(mean), np.float32(np.nan))
-        s["mean"][indices, step // self._stride % self._places] = mean
-        s["passed"][indices], s["counted"][indices] = 0, 0
+        s["mean"][indices, step // self._stride % self._places] = cut(mean)
+        s["passed"][indices], s["counted"][indices] = np.nan, 0
 
     def remember_planned(self) -> None:
         """From now on remember what plans are measured against; before the first plan it is not kept."""

@@ -108,7 +108,7 @@ class SiteWindows:
 
         A receive time says less: after a gateway's clock was ahead it stays what that showed, until this time has come.
         """
-        return receive_ms if self._newest_ms is None else self._newest_ms + self._ticked_ms
+        return receive_ms if self._newest_ms is None else max(self._newest_ms + self._ticked_ms, self.closed_ms or 0)
 
     def _reached_ms(self, newest_ms: int, receive_ms: int, silent_ms: int) -> int:
         """The event time that a site has reached whose newest is ``newest_ms``, at a tick of ``receive_ms``.

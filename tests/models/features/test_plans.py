@@ -16,6 +16,7 @@ from models.features.plans import (
     PLANNED,
     Plan,
     Plans,
+    add_planned,
     bin_of,
     bins_ahead,
     planned_columns,
@@ -220,14 +221,25 @@ def test_what_a_zone_does_not_measure_is_as_it_was_foreseen() -> None:
             plans.add(weather(hour, *rng.normal(8, 3, 48)))
         foreseen = plans.ahead(hour * HOUR, ["north"], spec)
         nothing = np.array([[20, np.nan]], np.float32)
-        row = planned_now(nothing, columns, foreseen)
-        assert row[0, outside] == foreseen[0, BINS_BACK, outside]
-        assert np.isnan(np.delete(row[0], outside)).all()
-        assert np.isnan(planned_now(nothing, columns)).all()
-        said = np.array([[20, row[0, outside]]], np.float32)
-        assert planned_now(said + 1, columns, foreseen)[0, outside] == said[0, 1] + 1
+        said = np.array([[20, foreseen[0, BINS_BACK, outside]]], np.float32)
         one, other = (features.learn(np.array([0]), hour, values, foreseen)
                       for features, values in ((alone, nothing), (measuring, said)))  # fmt: skip
         np.testing.assert_array_equal(one.ahead, other.ahead)
         np.testing.assert_array_equal(one.now, other.now)
     assert one.ahead[0, :, :, outside].all()  # off the usual, off yesterday, and on the way
+
+
+def test_no_mean_is_partly_a_plan() -> None:
+    """What is foreseen stands for now until something is measured, and then for nothing; what nobody says is NaN."""
+    spec = ForecastSpec(("air_temp_c", "out_temp_c"))
+    columns, outside = planned_columns(spec), PLANNED.index("out_temp_c")
+    foreseen = np.full((1, bins_ahead(spec), len(PLANNED)), np.nan, np.float32)
+    foreseen[0, BINS_BACK, outside] = 10
+    total, count, found = np.full((1, len(PLANNED)), np.nan, np.float32), np.zeros((1, len(PLANNED))), []
+    for measured in (np.nan, 14, np.nan, 16):
+        row = planned_now(np.array([[20, measured]], np.float32), columns)
+        total, count = add_planned(total, count, row, foreseen), count + np.isfinite(row)
+        found.append(float((total / np.maximum(count, 1))[0, outside]))
+    assert found == [10, 14, 14, 15]
+    assert np.isnan(np.delete(total[0], outside)).all()
+    assert np.isnan(add_planned(total, 0 * count, row * np.nan, None)).all()
