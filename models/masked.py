@@ -1,4 +1,4 @@
-"""Means over known values; NaN and infinity count as missing."""
+"""Means over known values, and values that count on for a while; NaN and infinity count as missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["masked_mean", "mean_of_known"]
+__all__ = ["held_along", "masked_mean", "mean_of_known"]
 
 _Array = npt.NDArray[Any]
 
@@ -45,3 +45,15 @@ def mean_of_known(parts: Sequence[_Array]) -> _Array:
         total += np.where(one, part, np.float32(0))
     mean = (total / np.maximum(count, 1)).astype(total.dtype, copy=False)
     return np.where(count > 0, mean, np.float32(np.nan))
+
+
+def held_along(values: _Array, most: int) -> _Array:
+    """``values [Z, T, C]``, where a missing one is the newest of up to ``most`` rows before it; NaN where none is.
+
+    >>> held_along(np.array([[[np.nan], [3.0], [np.nan], [np.nan]]]), 1)[0, :, 0]
+    array([nan,  3.,  3., nan])
+    """
+    place = np.arange(values.shape[1])[:, None]
+    newest = np.maximum.accumulate(np.where(np.isfinite(values), place, -1), axis=1)
+    held = np.take_along_axis(values, np.maximum(newest, 0), axis=1)
+    return np.where((newest >= 0) & (place - newest <= most), held, np.array(np.nan, values.dtype))

@@ -19,6 +19,7 @@ from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, reac
 from models.alerts.measures import OF_A_DAY, Track, margin
 from models.alerts.occurrences import occurring
 from models.features.regressors import HOLD_MS
+from models.masked import held_along
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -54,11 +55,8 @@ def with_held(rows: F32, spec: ForecastSpec) -> F32:
     [nan, 3.0, 3.0, 3.0, nan]
     """
     columns = [spec.channels.index(name) for name in METRICS if name in spec.channels]
-    read, place = rows[..., columns], np.arange(rows.shape[1])[:, None]
-    newest = np.maximum.accumulate(np.where(np.isfinite(read), place, -1), axis=1)
-    held = np.take_along_axis(read, np.maximum(newest, 0), axis=1)
     made = rows.copy()
-    made[..., columns] = np.where((newest >= 0) & (place - newest <= HOLD_MS // spec.step_ms), held, np.float32(np.nan))
+    made[..., columns] = held_along(rows[..., columns], HOLD_MS // spec.step_ms)
     return made
 
 

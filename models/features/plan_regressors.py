@@ -88,7 +88,7 @@ def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
 
 
 class KnownAheadFeatures:
-    """What was so of the metrics of plans, by half-hours of the last day, and how far plans are off it.
+    """Means of the metrics of plans over the half-hours of the last day, and how far plans are off them.
 
     :meth:`learn` once a step and zone, with the row that closed and what was foreseen at its end.
     """

@@ -20,18 +20,8 @@ from models.half_precision import cut
 from models.spec import ForecastSpec
 
 __all__ = [
-    "BINS_BACK",
-    "BIN_MS",
-    "KINDS",
-    "PLANNED",
-    "Kind",
-    "Plan",
-    "Plans",
-    "add_planned",
-    "bin_of",
-    "bins_ahead",
-    "planned_columns",
-    "planned_now",
+    "BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "add_planned", "bin_of", "bins_ahead",
+    "planned_columns", "planned_now",
 ]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]

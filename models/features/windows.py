@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import Inputs, build_inputs, day_bins, targets_of
+from models.features.regressors import HOLD_MS
+from models.masked import held_along
 from models.online.climatology.climatology import Climatology
 from models.spec import ForecastSpec, Place
 
@@ -25,7 +27,8 @@ class WindowSet:
     """Rows of ``Z`` zones on one regular grid of ``T`` steps, and the windows that can be cut from them.
 
     An *origin* is one integer, ``zone * T + t``. Forecasts of the climatology are made once, prequentially, when the
-    set is built: the one at ``t`` has seen rows up to ``t`` only, exactly as in service.
+    set is built: the one at ``t`` has seen rows up to ``t`` only, exactly as in service. So ``targets`` are those of
+    the rows, but for those of an example, a quarter of an hour apart, which are the newest of its quarter.
     """
 
     def __init__(self, zone_ids: Sequence[str], first_end_ms: int, values: F32, places: Sequence[Place],
@@ -35,10 +38,14 @@ class WindowSet:
         # One look-back of nothing before the first row, so that every row can be an origin.
         before = np.full((len(values), spec.lookback_steps - 1, values.shape[2]), np.nan, dtype=np.float32)
         self._values = np.concatenate([before, values], axis=1)
-        self.targets = targets_of(values, spec)
         self.end_ms = first_end_ms + np.arange(self.length, dtype=np.int64) * spec.step_ms
+        measured = targets_of(values, spec)
+        self.targets = measured.copy()
+        of_examples = self.end_ms // spec.step_ms % spec.example_steps == 0
+        self.targets[:, of_examples] = held_along(measured, spec.example_steps - 1)[:, of_examples]
         bins = np.array([day_bins(place, self.end_ms, spec) for place in places], dtype=np.int64)
-        self.baseline = Climatology.run_over(self.targets, bins.reshape(len(values), self.length), spec)
+        held = held_along(measured, HOLD_MS // spec.step_ms)
+        self.baseline = Climatology.run_over(self.targets, bins.reshape(len(values), self.length), spec, held)
 
     @classmethod
     def from_columns(cls, zone_ids: Sequence[str] | npt.NDArray[Any], end_ms: I64, values: F32,

@@ -167,8 +167,9 @@ class Climatology:
         return self._errors.latest(indices)
 
     @classmethod
-    def run_over(cls, y: F32, day_bin: I64, spec: ForecastSpec) -> F32:
-        """Learn and forecast along whole series: ``y [(Z,) T, M]``, ``day_bin [(Z,) T] -> [(Z,) T, H, M, Q]``.
+    def run_over(cls, y: F32, day_bin: I64, spec: ForecastSpec, held: F32 | None = None) -> F32:
+        """Learn and forecast along whole series: ``y [(Z,) T, M]``, ``day_bin [(Z,) T] -> [(Z,) T, H, M, Q]``. Where
+        there are zones, ``held`` of :meth:`learn` may be given along them.
 
         The forecast at ``t`` uses rows up to ``t`` only; it equals what :meth:`learn` and :meth:`predict` give.
         """
@@ -181,7 +182,7 @@ class Climatology:
         out = np.empty(shape, dtype=np.float32)
         y = np.asarray(y, dtype=np.float32)
         for t in range(length):
-            members = climatology.learn(indices, y[:, t], day_bin[:, t])
+            members = climatology.learn(indices, y[:, t], day_bin[:, t], None if held is None else held[:, t])
             out[:, t] = climatology._quantiles(indices, members.median, day_bin[:, t])
         return out
 

@@ -186,6 +186,22 @@ def test_trees_are_trained_on_rows_of_any_length(monkeypatch, step_s):
     assert np.isfinite(trees.answer(cases.inputs(origins))).all()
 
 
+def test_a_sensor_that_reports_between_quarters_of_an_hour_gives_examples():
+    """Their truth is the newest of each quarter, and the climatology's forecasts are those of service, also where
+    sensors are missing for longer than it holds a value.
+    """
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (30,), 300_000, 288)
+    ends = (1 + np.arange(2 * 288)) * spec.step_ms
+    air = (20 + 5 * np.sin(np.arange(len(ends)) / 50)).astype(np.float32)[:, None]
+    air[np.arange(len(ends)) % 3 != 0] = np.nan  # rows end 5, 20, 35 and 50 minutes past the hour
+    air[200:230] = np.nan
+    cases = ExampleSet.from_columns(["s/z"] * len(ends), ends, air, {"s/z": Place()}, spec)
+    origins = cases.origins()
+    assert len(origins) > 150
+    np.testing.assert_array_equal(cases.truth(origins[:9])[:, 0, 0], air[origins[:9] + 6 - 2, 0])
+    np.testing.assert_array_equal(cases.inputs(origins).base, cases.baseline[0, origins, :, :, 1])
+
+
 def test_a_forest_of_another_shape_is_refused():
     """A state that does not fit is named."""
     fitted = _fit(np.random.default_rng(0).normal(size=(600, 3)).astype(np.float32), np.arange(600.0))
