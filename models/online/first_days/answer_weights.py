@@ -25,13 +25,9 @@ _Array = npt.NDArray[Any]
 POWER = 2.5
 """Answers are weighed by their errors to this negative power: 2 is best for errors that are independent."""
 
-UNTRIED = 2.8
+UNTRIED = 2.0
 """Before a day has been seen it may be no guide: until then yesterday's errors count as this many times the prior's.
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
-
-OLD = 1.2
-"""The errors of the old zones' forecast are multiplied by this: in the first days it says nearly what the others say,
-and would count twice. Less is better in the mean over many starts, but not where the first day is an unusual one."""
 
 OWN, POOL = 8.0, 2.0
 """The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
@@ -84,7 +80,6 @@ class AnswerWeights:
         factor = (own * unit * pool + s["off"][zones]) / (own * unit + s["expected"][zones])
         size = factor * size * unit
         size[..., 1] *= np.where(tried, np.float32(1), np.float32(UNTRIED))
-        size[..., -1] *= np.float32(OLD)
         s["weight"][zones] = (size / size.min(axis=-1, keepdims=True)) ** np.float32(-POWER)
 
     def pool_state(self) -> dict[str, _Array]:
