@@ -21,7 +21,8 @@ __all__ = ["address_of", "broker_address", "publish"]
 
 
 def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
-    """Where settings ``mqtt.*`` lead, or what a running system wrote down of them; the password is read now.
+    """Where settings ``mqtt.*`` lead, or what a running system wrote down of them; the password is read now, and again
+    at each connection.
 
     Raises :class:`ConfigError` where it cannot be.
     """
@@ -38,7 +39,8 @@ def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
             ) from error
     return MqttAddress(
         host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "",
-        password=secrets["password_file"], session_secret=secrets["session_secret_file"],
+        password=secrets["password_file"], password_file=Path(file) if (file := mqtt.get("password_file")) else None,
+        session_secret=secrets["session_secret_file"],
         tls=TlsFiles(ca, cert, key) if ca else None, v5=mqtt.get("version", "5") == "5",
     )  # fmt: skip
 

@@ -141,9 +141,9 @@ def _options(settings: EdgeSettings) -> GatewayOptions:
     mqtt, status_file = settings.mqtt, settings.gateway.status_file
     if status_file is None and settings.log.kind == "sqlite":
         status_file = settings.data_dir / "gateway-status.json"
+    read_secret(mqtt.password_file, "mqtt.password_file")  # one that is not there stops the start
     broker = MqttAddress(
-        host=mqtt.host or _LOOPBACK, port=mqtt.port, username=mqtt.username,
-        password=read_secret(mqtt.password_file, "mqtt.password_file"),
+        host=mqtt.host or _LOOPBACK, port=mqtt.port, username=mqtt.username, password_file=mqtt.password_file,
         tls=_tls(mqtt, "mqtt"), v5=mqtt.version == "5",
         session_secret=read_secret(mqtt.session_secret_file, "mqtt.session_secret_file"),
     )  # fmt: skip
@@ -184,7 +184,7 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
             raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
     target = open_target(
         to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
-        tls=tls, mechanism=to.mechanism, partitions=to.partitions,
+        password_file=to.password_file, tls=tls, mechanism=to.mechanism, partitions=to.partitions,
     )  # fmt: skip
     return Uplink(log, target)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from edge.log.contract import Log, LogError
-from edge.log.sqlite import SqliteLog
+from edge.log.sqlite import SqliteLog, check_records
 
-__all__ = ["is_kafka", "open_log"]
+__all__ = ["check_records", "is_kafka", "open_log"]
 
 
 def is_kafka(address: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from paho.mqtt import client as paho
@@ -36,6 +37,8 @@ class MqttAddress:
 
     ``v5`` says whether to try MQTT 5 first; ``False`` saves a broker without it some seconds. ``session_secret`` goes
     into the ids of our clients: brokers hand a session, and all that waits in it, to whoever has its client id.
+    ``password_file`` stands in the place of ``password``, and is read at each connection: who corrects it need not
+    restart anything.
     """
 
     host: str = "127.0.0.1"
@@ -45,6 +48,16 @@ class MqttAddress:
     tls: TlsFiles | None = None
     v5: bool = True
     session_secret: str = field(default="", repr=False)
+    password_file: Path | None = None
+
+    def read_password(self) -> str:
+        """The password of this moment. Raises ``OSError`` where its file cannot be read."""
+        if self.password_file is None:
+            return self.password
+        try:
+            return self.password_file.read_text().strip()
+        except UnicodeDecodeError as error:
+            raise OSError(f"{self.password_file} is no text: {error}") from error
 
     def client_id(self, name: str) -> str:
         """The id of the client called ``name``; with a secret nobody can guess it who has the name alone."""
@@ -83,7 +96,7 @@ def _new(
         manual_ack=persistent,
     )
     if address.username:
-        client.username_pw_set(address.username, address.password)
+        client.username_pw_set(address.username, address.read_password())
     if will is not None:
         client.will_set(*will, qos=1, retain=True)
     if (tls := address.tls) is not None:

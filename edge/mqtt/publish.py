@@ -55,7 +55,7 @@ def _publish(
     try:
         client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=address.v5)
     except OSError as error:
-        raise PublishError(f"{where} cannot be asked by TLS: {error}") from error
+        raise PublishError(f"{where} cannot be asked: {error}") from error
     ended, said, refusals = threading.Event(), list[Any](), list[str]()  # ended: the broker answered, or hung up
 
     def on_connect(_client: object, _data: object, _flags: object, reason: Any, _properties: object) -> None:

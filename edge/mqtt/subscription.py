@@ -37,6 +37,7 @@ _SOON_S = 10.0  # a connection that ends before this did not hold
 _FEW = 3  # of those in a row may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
 _NO_LOGIN = (0x86, 0x87)
+_READ = "; mqtt.password_file is read at each try, mqtt.username at the start"
 _TAKEN_OVER = 0x8E
 
 
@@ -129,10 +130,10 @@ class Subscription:
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None
         try:
             client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
-        except OSError as error:  # as while a certificate and its key are renewed, one after the other
+        except OSError as error:  # as while a certificate and its key are renewed, one after the other, or a password
             self._backoff.failed(self._now_s)
             where = f"{self._address.host}:{self._address.port}"
-            return self._fail(f"the broker at {where} cannot be asked by TLS: {error}")
+            return self._fail(f"the broker at {where} cannot be asked: {error}")
         client.gather_s = self._gather_s
         client.connect_timeout = 2.0
         client.on_connect = self._connected
@@ -189,7 +190,7 @@ class Subscription:
             self._backoff.reset()
             self._lost.set()
         elif reason.is_failure:
-            login = "; the login is read at the start: set it right, and restart" if reason.value in _NO_LOGIN else ""
+            login = _READ if reason.value in _NO_LOGIN else ""
             self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}{login}")
         else:
             self._asked = True

@@ -97,9 +97,10 @@ def _channels(
             said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time, trace=trace, storage=storage
         )  # fmt: skip
     if said.email_to:
+        _secret(said.smtp_password_file, "alerts.smtp_password_file")  # one that is not there stops the start
         server = MailServer(
             host=said.smtp_host, port=said.smtp_port, security=said.smtp_security, username=said.smtp_username,
-            password=_secret(said.smtp_password_file, "alerts.smtp_password_file"),
+            password_file=said.smtp_password_file,
         )  # fmt: skip
         yield AlertMail(
             storage, server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,

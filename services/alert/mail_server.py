@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Any, Literal
 
 __all__ = ["MailServer"]
@@ -26,15 +27,15 @@ WHOLE_S = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
-    """Where mail goes out, and how to log in; without a user name nobody logs in. A conversation ends after
-    ``whole_s``.
+    """Where mail goes out, and how to log in; without a user name nobody logs in. The password is read in each
+    conversation: who corrects it need not restart anything. A conversation ends after ``whole_s``.
     """
 
     host: str
     port: int = 587
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str = ""
-    password: str = ""
+    password_file: Path | None = None
     whole_s: float = WHOLE_S
 
     def send(self, message: EmailMessage, to: Sequence[str]) -> Mapping[str, tuple[int, bytes]]:
@@ -51,7 +52,7 @@ class MailServer:
             if self.security == "starttls":
                 client.starttls(context=context)
             if self.username:
-                client.login(self.username, self.password)
+                client.login(self.username, self.password_file.read_text().strip() if self.password_file else "")
             return client.send_message(message, to_addrs=list(to))
         finally:
             # By hand: leaving the client's context raises where QUIT has another answer, and the mail goes out again.

@@ -41,7 +41,10 @@ from services.moved_folder import bring_along
 from services.observe.logs import log_to_file
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
+from services.runtime.ingress import listens_at
 from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
+from services.runtime.leftovers import end_left_over
+from services.runtime.ports import refuse_taken
 from services.runtime.ray_logs import PRUNE_EVERY_S
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.threads.repeating import Repeating
@@ -169,6 +172,7 @@ class System:
 
         settings, here = self.settings, self.settings.mqtt.gateway == "here"
         self._claim_state()
+        self._check_ports()
         spans = self._spans = open_spans(settings, "main")
         if spans is not None:
             self._parts.callback(spans.close)
@@ -234,6 +238,19 @@ class System:
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         bring_over(settings.storage_folder, storage)
         bring_along(settings, storage)
+
+    def _check_ports(self) -> None:
+        """Where others listen is told before Ray starts. What a killed run has left listens at our own, until it is
+        ended.
+        """
+        settings, gateway = self.settings, self.settings.gateway
+        end_left_over(settings.data_dir)
+        listens_at(settings)
+        if gateway.metrics_port and settings.mqtt.gateway == "here":
+            refuse_taken(
+                gateway.metrics_host, gateway.metrics_port,
+                "Stop what listens there, or set gateway.metrics_port to another.",
+            )  # fmt: skip
 
     def _start_broker(self) -> None:
         self._say("starting a local MQTT broker")

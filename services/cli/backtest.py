@@ -14,6 +14,7 @@ from rich.table import Table as Shown
 
 from services.cli.base import console, counting_bar, errors, need_cluster, need_out, print_notes
 from services.errors import ConfigError
+from services.runtime.interrupts import ended_by_signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ def backtest(
 
     options = options_of(every, warmup, until, latitude, longitude, timezone, network)
     options = replace(options, fine_tune=fine_tune)
-    with training_on_ray() if ray else nullcontext() as on_ray:
+    with ended_by_signals() if ray else nullcontext(), training_on_ray() if ray else nullcontext() as on_ray:
         for folder in recordings:
             several = out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
             _run(folder, out if len(recordings) == 1 else several, options, on_ray, ahead, ahead_source or [])

@@ -10,6 +10,7 @@ import typer
 
 from services.cli.base import console, need_cluster, options_of
 from services.errors import ConfigError, TrainingError
+from services.runtime.interrupts import ended_by_signals
 
 __all__ = ["register"]
 
@@ -58,6 +59,7 @@ def replay_training(
     history = History(storage_of(settings), job.spec.channels, job.spec.step_ms // 1000)
     files = tuple(history.files(job.after_ms, job.to_ms))
     with (
+        ended_by_signals(),
         tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,
         console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),
         RayRuntime(settings.model_copy(update={"data_dir": Path(folder)}), beside=True),

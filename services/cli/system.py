@@ -19,7 +19,7 @@ from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.config import Settings
 from services.errors import ConfigError
-from services.runtime.interrupts import await_signal, ended_by_signals
+from services.runtime.interrupts import ended_by_signals, queued_signals
 from services.runtime.threads.repeating import Repeating
 
 __all__ = ["register", "takes_the_network"]
@@ -61,7 +61,7 @@ def _run_until_told(settings: Settings) -> None:
     from services.app import System
 
     with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
-        stopped = await_signal()
+        stopped = queued_signals()
         console.print(f"Hothouse runs at [bold]{system.shown_url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.broker.host}:{system.broker.port}", highlight=False)
@@ -76,7 +76,7 @@ def _run_until_told(settings: Settings) -> None:
         gateway = Repeating(gateway_lines(lambda: system.gateway_problem), GATEWAY_EVERY_S, "gateway")
         parts = Repeating(error_lines(system.settings, system.url), ERRORS_EVERY_S, "parts that fail")
         with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts, gateway, parts:
-            stopped()
+            stopped.get()
         console.print("[dim]stopping ...[/]")
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from services.cli.base import console, errors, need_cluster, options_of
 from services.errors import ConfigError
+from services.runtime.interrupts import ended_by_signals
 
 if TYPE_CHECKING:
     from services.learn.training.tuning import Trial
@@ -55,7 +56,7 @@ def tune(
     with console.status("reading the history"):
         windows = read_windows(settings, MOST_ZONES)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with tempfile.TemporaryDirectory(prefix="hothouse-tune-") as name:
+    with ended_by_signals(), tempfile.TemporaryDirectory(prefix="hothouse-tune-") as name:
         folder = Path(name)
         # Not on the cluster of the settings: its nodes do not see the folder, and a system may run there.
         own = {

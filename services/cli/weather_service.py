@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import sys
 import time
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +15,7 @@ from services.cli.base import console, options_of
 from services.cli.change import PANEL
 from services.errors import ConfigError, HothouseError
 from services.key_file import read_key
+from services.runtime.interrupts import queued_signals
 
 if TYPE_CHECKING:
     from services.config import Settings
@@ -63,9 +63,7 @@ def weather(
                 failed, f"The service is that of weather.url, {given.url}; `hothouse weather` tries again."
             )
         return
-    stop: SimpleQueue[int] = SimpleQueue()  # not an event: see services.runtime.interrupts
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: stop.put(got))
+    stop = queued_signals()
     console.print(f"asking {given.url} every {given.every_min:g} min", markup=False, highlight=False, soft_wrap=True)
     while True:
         try:

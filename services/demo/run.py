@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import FrameType
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from rich.console import Console
@@ -38,6 +37,7 @@ from services.demo.terminal_view import DemoProgress, headless_line, live_view, 
 from services.demo.watch import DemoWatch, Seen
 from services.errors import StartError
 from services.observe.timeline import event_line
+from services.runtime.interrupts import ended_by_signals, ignored_interrupts, queued_signals
 
 __all__ = ["run_demo"]
 
@@ -54,7 +54,10 @@ OUTLOOK_EVERY_S = 30.0
 
 
 def run_demo(options: DemoOptions) -> int:
-    """Run the demo; returns its exit code: 0 when every claim of the summary holds, 1 when one does not."""
+    """Run the demo; returns its exit code: 0 when every claim of the summary holds, 1 when one does not.
+
+    Ctrl-C or SIGTERM before the first forecast ends it as :func:`ended_by_signals` does, later with a summary.
+    """
     console = Console()
     started_s = time.monotonic()
     data_dir = options.data_dir or Path("hothouse-data/demo")
@@ -62,18 +65,19 @@ def run_demo(options: DemoOptions) -> int:
     empty_folder(data_dir)
     source = sample_source(options)
     settings = demo_settings(options, data_dir, source)
-    with _ending_on_signals():
+    with ended_by_signals():
         try:
             summary = _run(options, settings, source, console, started_s)
+        except KeyboardInterrupt:
+            console.print("[yellow]stopped before the first forecast[/]")
+            raise
         finally:
             if not options.keep:
-                shutil.rmtree(data_dir, ignore_errors=True)
-                if made_parent:
-                    with suppress(OSError):
-                        data_dir.parent.rmdir()  # only if nothing else is in it
-    if summary is None:
-        console.print("[yellow]stopped before the first forecast[/]")
-        return 130
+                with ignored_interrupts():
+                    shutil.rmtree(data_dir, ignore_errors=True)
+                    if made_parent:
+                        with suppress(OSError):
+                            data_dir.parent.rmdir()  # only if nothing else is in it
     found = checks(summary)
     print_summary(console, summary, found)
     if options.summary is not None:
@@ -83,7 +87,7 @@ def run_demo(options: DemoOptions) -> int:
 
 def _run(
     options: DemoOptions, settings: Settings, source: SampleSource, console: Console, started_s: float
-) -> DemoSummary | None:
+) -> DemoSummary:
     warm_ms = source.start_ms + round(options.warm_days * DAY_MS)
     run = _Run(options, source, console, warm_ms, settings.stream.step_s * 1000)
     with run.starting() as say:
@@ -91,8 +95,6 @@ def _run(
         try:
             with MemoryWatch() as memory, system:
                 return run.feed_and_watch(system, memory, started_s, say)
-        except KeyboardInterrupt:
-            return None
         except ConnectionError as error:
             raise StartError(f"the demo lost a part: {error}") from error
 
@@ -150,11 +152,12 @@ class _Run:
                 f"[dim]{days:g} days of history: {self._imported.samples:,} samples[/]", highlight=False
             )
 
-    def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> DemoSummary | None:
+    def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> DemoSummary:
         """Publish, probe, show; afterwards let everything arrive, and sum up."""
         watch = DemoWatch(system.url)
         say("waiting for the first forecast")
         self._wait_for_forecast(watch, system)
+        stopped = queued_signals()
         first_forecast_s = time.monotonic() - started_s
         self._console.print(f"first forecast after {first_forecast_s:.1f} s; open {system.url} in a browser")
         published = Ledger(status_file=system.settings.data_dir / "publisher.json")
@@ -172,13 +175,11 @@ class _Run:
         feeding.start()
         began_s = time.monotonic()
         try:
-            with suppress(KeyboardInterrupt):
-                self._watch_for(watch, published, probe, memory, system.url)
+            self._watch_for(watch, published, probe, memory, system.url, stopped)
             ran_s = time.monotonic() - began_s
             publisher.stop()
             feeding.join()
-            with suppress(KeyboardInterrupt):
-                self._drain(watch, self._published(published))
+            self._drain(watch, self._published(published), stopped)
         finally:
             publisher.stop()
             probe.stop()
@@ -215,7 +216,10 @@ class _Run:
     def _published(self, published: Ledger) -> int:
         return int(published.status["published"]) + self._imported.samples + self._imported.refused
 
-    def _watch_for(self, watch: DemoWatch, published: Ledger, probe: Probe, memory: MemoryWatch, url: str) -> None:
+    def _watch_for(
+        self, watch: DemoWatch, published: Ledger, probe: Probe, memory: MemoryWatch, url: str,
+        stopped: SimpleQueue[int],
+    ) -> None:  # fmt: skip
         progress = DemoProgress()
         progress.total_s, progress.url = self._options.minutes * 60, url
         began_s = time.monotonic()
@@ -225,7 +229,9 @@ class _Run:
         live = None if self._options.headless else Live(console=self._console, refresh_per_second=4, screen=False)
         with live or nullcontext():
             while progress.elapsed_s < progress.total_s and not published.status["done"]:
-                time.sleep(LOOK_EVERY_S)
+                if _is_told(stopped):
+                    self._console.print("[dim]stopping ...[/]")
+                    return
                 now_s = time.monotonic()
                 progress.elapsed_s = now_s - began_s
                 progress.published = int(published.status["published"])
@@ -247,14 +253,22 @@ class _Run:
                     for line in outlook_lines(seen):
                         self._console.print(f"     {escape(line)}", highlight=False, soft_wrap=True)
 
-    def _drain(self, watch: DemoWatch, published: int) -> None:
-        """Wait until what was published has been counted and the log is read to its end."""
+    def _drain(self, watch: DemoWatch, published: int, stopped: SimpleQueue[int]) -> None:
+        """Wait until what was published has been counted and the log is read to its end, or for another signal."""
         deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
         while time.monotonic() < deadline_s:
             seen = watch.look()
             if seen.total("samples") >= published and seen.total("backlog") == 0:
                 return
-            time.sleep(LOOK_EVERY_S)
+            if _is_told(stopped):
+                return
+
+
+def _is_told(stopped: SimpleQueue[int]) -> bool:
+    """Wait for the next look; whether a signal came meanwhile."""
+    with suppress(Empty):
+        return bool(stopped.get(timeout=LOOK_EVERY_S))
+    return False
 
 
 def _models(seen: Seen) -> list[DemoModel]:
@@ -273,20 +287,3 @@ def _models(seen: Seen) -> list[DemoModel]:
         for model in sorted(seen.models, key=lambda model: model["created_ms"])
         if model["expert"] == "network"  # what replicas serve
     ]
-
-
-@contextmanager
-def _ending_on_signals() -> Iterator[None]:
-    """SIGTERM ends a demo as Ctrl-C does; only in the main thread can handlers be set."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

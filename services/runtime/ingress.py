@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.config import ApiSettings
+from services.config import ApiSettings, Settings
 from services.errors import StartError
 from services.runtime.certificate import Certificate
-from services.runtime.ports import free_port
+from services.runtime.ports import free_port, refuse_taken
 
-__all__ = ["Ingress", "certificate_of", "encrypted", "probe_ingress", "serve_environment"]
+__all__ = ["Ingress", "certificate_of", "encrypted", "listens_at", "probe_ingress", "serve_environment"]
 
 HEADERS_S = 10
 """So long a client may take for the headers of a request."""
@@ -48,6 +48,25 @@ def probe_ingress() -> Ingress:
 def encrypted(settings: ApiSettings) -> bool:
     """Whether the API is to be reached by HTTPS."""
     return settings.tls_cert_file is not None
+
+
+def listens_at(settings: Settings) -> tuple[str, int]:
+    """Host and port of Serve's HTTP. Raises :class:`StartError` if that or the API's is taken, or cannot be."""
+    host, port, joins = settings.api.host, settings.api.port, bool(settings.ray.address)
+    if encrypted(settings.api):
+        if joins:
+            raise StartError(
+                "api.tls_cert_file is set, and on a cluster HTTP is the cluster's", "Unset it: the balancer does TLS."
+            )
+        refuse_taken(host, port, "Stop what listens there, or choose another: --port, or api.port.")
+        host, port = "127.0.0.1", 0  # what Serve listens at; HAProxy does at the other
+    if port == 0 and joins:
+        raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
+    if port == 0:
+        return host, free_port(host)
+    if not joins:
+        refuse_taken(host, port, "Stop what listens there, or choose another: --port, or api.port; 0 is a free one.")
+    return host, port
 
 
 def serve_environment(ingress: Ingress, folder: Path, api: ApiSettings) -> dict[str, str]:

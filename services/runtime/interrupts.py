@@ -1,4 +1,4 @@
-"""Waits for a signal, and lets one interrupt only where that is safe."""
+"""Lets a signal interrupt only where that is safe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from types import FrameType
 
-__all__ = ["await_signal", "deferred_interrupts", "ended_by_signals", "ignored_interrupts", "quietly_ended"]
+__all__ = ["deferred_interrupts", "ended_by_signals", "ignored_interrupts", "queued_signals", "quietly_ended"]
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 AGAIN_S = 1.0
@@ -146,14 +146,13 @@ def _end_repetition() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def await_signal() -> Callable[[], int]:
-    """From now on SIGINT and SIGTERM end nothing: the function that is returned waits for the first of them, and says
-    which it was. For the main thread.
+def queued_signals() -> SimpleQueue[int]:
+    """From now on SIGINT and SIGTERM end nothing: each is put into the queue that is returned. For the main thread.
 
     Not an event: a handler that sets one never ends if it has interrupted the holder of the event's lock, which may be
     the handler of an earlier signal. The put of a ``SimpleQueue`` takes no lock that a handler can wait for.
     """
     came: SimpleQueue[int] = SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _NUMBERS:
         signal.signal(number, lambda got, _: came.put(got))
-    return came.get
+    return came

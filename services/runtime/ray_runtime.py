@@ -7,14 +7,11 @@ temporary folder. What a killed run left (Serve's HAProxy outlives its parents) 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -174,7 +171,6 @@ class RayRuntime:
             else:
                 _within(2 * SERVE_STOP_S + 1, _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
-            _handle_sigterm_again()
         if self._folder is not None:
             end_processes_using(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -223,38 +219,23 @@ def _private_environment(token: Path) -> dict[str, str]:
 
 @contextmanager
 def _signals_left_to_us() -> Iterator[None]:
-    """While Ray starts, it would set handlers that end the process at once, with the exit code 15 or 1. That of its
-    C++, which dumps its stack and aborts, is set once only: now, and ours takes its place before Ray starts. An
-    exception while it connects would throw away its half-made C++ worker, which ends the process, too: it waits.
+    """While Ray starts, it would set handlers of SIGTERM that end the process at once, with the exit code 15 or 1; that
+    of its C++ dumps its stack and aborts. An exception while it connects would throw away its half-made C++ worker,
+    which ends the process, too: it waits.
     """
-    from ray import _raylet
-    from ray._private import utils, worker
+    from ray._private import ray_constants, utils, worker
 
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    ours = on_sigterm if threading.current_thread() is threading.main_thread() else None
-    # Where Ray names it otherwise, a SIGTERM at that moment aborts; all else is the same.
-    install = getattr(ctypes.CDLL(_raylet.__file__), "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb", None)
-    if ours is not None and install is not None:
-        install(None, False)
-        signal.signal(signal.SIGTERM, ours)
     theirs, connect = utils.set_sigterm_handler, worker.connect
+    dumps_no_stack = ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER
     utils.set_sigterm_handler = lambda _: None
     worker.connect = deferred_interrupts()(connect)
+    # Not by the variable of this name: workers would inherit it, and say less of a crash.
+    ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
     try:
         yield
     finally:
         utils.set_sigterm_handler, worker.connect = theirs, connect
-        if ours is not None:
-            signal.signal(signal.SIGTERM, ours)
-
-
-def _handle_sigterm_again() -> None:
-    """Ray's C++ has put the default in the place of our handler, without Python's knowledge: a second SIGTERM would end
-    us in the middle of the clean-up.
-    """
-    handler = signal.getsignal(signal.SIGTERM)
-    if handler is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+        ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = dumps_no_stack
 
 
 def _reread_environment() -> None:

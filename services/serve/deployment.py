@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,9 +19,8 @@ from services.errors import StartError
 from services.installation import app_name_of, namespace_of
 from services.key_file import read_key, write_secret
 from services.messages import FORECASTER_DEPLOYMENT, MODEL_POINTER_ACTOR, live_state_actor
-from services.runtime.ingress import encrypted, probe_ingress
+from services.runtime.ingress import listens_at, probe_ingress
 from services.runtime.joined import BEGIN_S, Deployed, api_host, await_application, check_serve, deployed, within
-from services.runtime.ports import free_port
 from services.serve.api.auth import OPERATOR_KEY_FILE, HashedKey
 from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
@@ -137,7 +135,7 @@ def start_serving(settings: Settings) -> str:
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
     api_keys(settings, _operator(settings))  # a bad key file must stop the start, not a replica
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
-    host, port = _listens_at(settings)
+    host, port = listens_at(settings)
     application, route_prefix = app_name_of(settings), settings.api.route
 
     def begin() -> None:
@@ -169,26 +167,6 @@ def start_serving(settings: Settings) -> str:
     return _address(settings, host, port)
 
 
-def _listens_at(settings: Settings) -> tuple[str, int]:
-    """Host and port of Serve's HTTP. Raises :class:`StartError` if that or the API's is taken, or cannot be."""
-    host, port, joins = settings.api.host, settings.api.port, bool(settings.ray.address)
-    if encrypted(settings.api):
-        if joins:
-            raise StartError(
-                "api.tls_cert_file is set, and on a cluster HTTP is the cluster's", "Unset it: the balancer does TLS."
-            )
-        if _is_taken(host, port):
-            raise StartError(f"port {port} on {host} is taken", "Set api.port to another.")
-        host, port = "127.0.0.1", 0  # what Serve listens at; HAProxy does at the other
-    if port == 0 and joins:
-        raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
-    if port == 0:
-        return host, free_port(host)
-    if not joins and _is_taken(host, port):
-        raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
-    return host, port
-
-
 def _address(settings: Settings, host: str, port: int) -> str:
     """Where the API is reached that listens there."""
     route = settings.api.route.rstrip("/")
@@ -198,16 +176,6 @@ def _address(settings: Settings, host: str, port: int) -> str:
         return f"http://{api_host()}:{port}{route}"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
     return f"http://{shown}:{port}{route}"
-
-
-def _is_taken(host: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return True
-    return False
 
 
 def _operator(settings: Settings) -> HashedKey:

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sqlite3
 import tarfile
 import tempfile
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge.log import Log
+from edge.log import Log, LogError
+from edge.log.open_log import check_records
 from services.errors import BackupError, NotStoredError
 from services.store.files import leads_inside, write_atomically
 from services.store.storage import Storage
@@ -32,7 +34,7 @@ FORMAT, INDEX = 1, "backup.json"
 STORAGE, DATA = "storage/", "data/"
 RESTORING = "restoring"
 """Stands in the storage while a backup is brought back: nothing starts on half of it."""
-LOG = "log.sqlite"
+LOG, _DATABASE = "log.sqlite", ".sqlite"
 PASSES = 20
 _PIECE = 1 << 20
 _FIRST = "snapshots"
@@ -66,6 +68,10 @@ class Backup:
 
     about: Mapping[str, Any]
     members: Mapping[str, str]
+
+
+class _DamagedError(Exception):
+    """A database is not what was written."""
 
 
 class _Archive:
@@ -187,12 +193,31 @@ def _copy_database(
                 target.execute("PRAGMA journal_mode = DELETE")
                 if check is not None:
                     check(target)
+            _check_sound(copy)
+        except _DamagedError as error:
+            raise BackupError(
+                f"the database {path} is damaged: {error}",
+                "No file was written, and earlier backups stay as they are: keep the newest. Look at the disk.",
+            ) from error
         except sqlite3.Error as error:  # held by another program for minutes, damaged, or another program's
             raise BackupError(
                 f"the database {path} cannot be copied: {error}",
                 "Close what else has it open, and run the backup again; a damaged one is to be brought back first.",
             ) from error
         archive.add_file(DATA + name, copy)
+
+
+def _check_sound(database: Path) -> None:
+    """That a copy hangs together, and of the log each record is as it was written. Raises :class:`_DamagedError`."""
+    try:
+        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise _DamagedError(" ".join(said.removeprefix("*** in database main ***").split()))
+        if database.name == LOG:
+            check_records(database)
+    except (sqlite3.DatabaseError, LogError) as error:
+        raise _DamagedError(str(error)) from error
 
 
 def _check_log(log: sqlite3.Connection, snapshots: list[str]) -> None:
@@ -294,6 +319,7 @@ def restore(
             f"there already, in {storage.url} or {data_dir}: {', '.join(sorted(has))}",
             "Restore into an empty data folder and storage: move away what is there.",
         )
+    _check_databases(path, data_dir)
     storage.put(RESTORING, b"")
     done, size = set[str](), 0
     with tarfile.open(path, "r:") as tar:
@@ -310,6 +336,24 @@ def restore(
             progress(len(done), size)
     storage.delete(RESTORING)
     return backup
+
+
+def _check_databases(path: Path, data_dir: Path) -> None:
+    """Before anything is written: an earlier release may have copied a damaged one."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "r:") as tar, tempfile.TemporaryDirectory(prefix=".restore-", dir=data_dir) as folder:
+        for name, file in _members(tar):
+            if name.startswith(DATA) and name.endswith(_DATABASE):
+                copy = Path(folder) / Path(name).name
+                with copy.open("wb") as target:
+                    shutil.copyfileobj(file, target, _PIECE)
+                try:
+                    _check_sound(copy)
+                except _DamagedError as error:
+                    raise BackupError(
+                        f"in {path} the database {copy.name} is damaged: {error}",
+                        "Nothing was written: bring an earlier backup back.",
+                    ) from error
 
 
 def _put_file(path: Path, file: Any) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 BATCH = 5_000
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
+REFUSED = (401, 403)
+"""What InfluxDB answers where it does not take a token, or for this bucket."""
 
 PIECE_MS = 6 * 3_600_000
 """So much of a gap is read from the history at a time."""
@@ -99,12 +102,14 @@ class InfluxWriter:
 
     ``gaps`` are sent besides what comes, and so is what leaves memory: ``source`` has it, without one it is lost.
     ``delivered`` is told, from the background thread, up to which row and forecast of each site nothing waits any more.
-    ``send`` takes line-protocol lines; it is there for tests, as is ``first_backoff_s``.
+    ``token`` is asked again once InfluxDB has refused one. ``send`` takes line-protocol lines; it is there for tests,
+    as is ``first_backoff_s``.
     """
 
     def __init__(
-        self, url: str, org: str, bucket: str, token: str, channels: Sequence[str], queue_points: int = 200_000,
-        send: Callable[[list[str]], None] | None = None, first_backoff_s: float = FIRST_BACKOFF_S,
+        self, url: str, org: str, bucket: str, token: Callable[[], str], channels: Sequence[str],
+        queue_points: int = 200_000, send: Callable[[list[str]], None] | None = None,
+        first_backoff_s: float = FIRST_BACKOFF_S,
         delivered: Callable[[Mapping[Stream, int]], None] = lambda newest: None,
         source: PointSource | None = None, gaps: Gaps | None = None,
     ) -> None:  # fmt: skip
@@ -123,7 +128,8 @@ class InfluxWriter:
         self._stats = SeriesStats(queued=0, sent=0, refused=0, in_history=0, dropped=0, retries=0, last_error="")
         self._first_backoff_s = first_backoff_s
         self._client: Any = None
-        self._send = send or self._connect(url, org, bucket, token)
+        self._connect = partial(self._log_in, url, org, bucket, token)
+        self._send = send or self._connect()
         self._thread = threading.Thread(target=self._run, name="influx-writer", daemon=True)
         self._thread.start()
 
@@ -159,11 +165,14 @@ class InfluxWriter:
         if self._client is not None:
             self._client.close()
 
-    def _connect(self, url: str, org: str, bucket: str, token: str) -> Callable[[list[str]], None]:
+    def _log_in(self, url: str, org: str, bucket: str, token: Callable[[], str]) -> Callable[[list[str]], None]:
         from influxdb_client import InfluxDBClient, WritePrecision
         from influxdb_client.client.write_api import SYNCHRONOUS
 
-        self._client = InfluxDBClient(url=url, org=org, token=token, timeout=5_000)
+        secret = token()
+        if self._client is not None:
+            self._client.close()
+        self._client = InfluxDBClient(url=url, org=org, token=secret, timeout=5_000)
         api = self._client.write_api(write_options=SYNCHRONOUS)
         return lambda lines: api.write(bucket, org, lines, write_precision=WritePrecision.MS)
 
@@ -276,15 +285,18 @@ class InfluxWriter:
 
     def _send_batch(self, batch: list[str]) -> int | Literal["too long"] | None:
         """How many of its lines were refused for good; ``None`` when stopping."""
-        backoff = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random)
+        backoff, refused = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random), False
         while not self._stopping:
             try:
+                if refused:
+                    self._send = self._connect()
                 self._send(batch)
                 with self._changed:
                     self._stats["last_error"] = ""
                 return 0
             except Exception as error:  # what a server or a network may answer is not a closed list
                 status = getattr(error, "status", None)
+                refused = refused or status in REFUSED
                 if status == 413 and len(batch) > 1:
                     return "too long"  # a proxy before it may take a megabyte at a time
                 self._failed("InfluxDB does not take points", error)
@@ -297,8 +309,8 @@ class InfluxWriter:
 
     def _failed(self, what: str, error: Exception) -> None:
         said = said_words(error)
-        if getattr(error, "status", None) in (401, 403):
-            said += ". The token is read at the start: set it right, and restart"
+        if getattr(error, "status", None) in REFUSED:
+            said += ". influx.token_file is read at each try, HOTHOUSE_INFLUX__TOKEN at the start"
         with self._changed:
             if not self._stats["last_error"]:
                 _log.warning("%s: %s", what, said)

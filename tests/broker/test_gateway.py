@@ -287,11 +287,15 @@ def test_a_gateway_ends_with_its_parent(gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize("address", ["mosquitto"], indirect=True)
-def test_a_wrong_password_is_said_and_not_fatal(gateway: GatewayProcess) -> None:
-    """The status names the broker and its refusal; the gateway goes on trying."""
+def test_a_wrong_password_is_said_and_may_be_corrected(gateway: GatewayProcess) -> None:
+    """The status names the broker and its refusal; the gateway goes on trying, with what the file holds by then."""
     (gateway.folder / "password").write_text("wrong")
     gateway.launch(GATEWAY)
     until(lambda: "Not authorized" in gateway.status().get("last_error", ""))
+    (gateway.folder / "password").unlink()
+    until(lambda: "cannot be asked: " in gateway.status().get("last_error", ""))
+    (gateway.folder / "password").write_text(gateway.address.password)
+    until(lambda: gateway.status()["connected"])
     assert gateway.stop() == 0
 
 

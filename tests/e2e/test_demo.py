@@ -157,6 +157,7 @@ def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
     took_s = run.stop(signal.SIGINT, group=True)
     assert took_s < budget_s(STOP_S)
     assert run.process.returncode == 0, run.output
+    assert "stopping ..." in run.output
     assert "published =" in run.output
     run.assert_quiet()
     run.assert_nothing_left()
@@ -164,13 +165,15 @@ def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
 
 
 @pytest.mark.thorough
-def test_ctrl_c_while_a_demo_starts(start: Start) -> None:
-    """Ctrl-C before the first forecast ends what was begun, with one sentence and exit code 130."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_a_demo_starts(start: Start, number: signal.Signals, code: int) -> None:
+    """Before the first forecast it ends what was begun, and says so at once; the exit code tells which it was."""
     run = start("demo", "--headless", "--warm-days", "2")
     run.wait_for(lambda: "the API and the forecaster" in run.output, "Ray runs")
-    took_s = run.stop(signal.SIGINT, group=True)
+    took_s = run.stop(number, group=number is signal.SIGINT)
     assert took_s < budget_s(STOP_S)
-    assert run.process.returncode == 130, run.output
+    assert run.process.returncode == code, run.output
+    assert run.output.endswith("stopping ...\nstopped before the first forecast\n")
     run.assert_quiet()
     run.assert_nothing_left()
 

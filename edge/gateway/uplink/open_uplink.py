@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from edge.gateway.uplink.forward import LogTarget, Target
@@ -16,7 +17,9 @@ __all__ = ["mqtt_address", "open_target"]
 _PORT, _TLS_PORT = 1883, 8883
 
 
-def mqtt_address(url: str, *, username: str = "", password: str = "", tls: TlsFiles | None = None) -> MqttAddress:
+def mqtt_address(
+    url: str, *, username: str = "", password_file: Path | None = None, tls: TlsFiles | None = None
+) -> MqttAddress:
     """Parse ``mqtt://host[:port]``; raises ``ValueError`` for anything else.
 
     >>> mqtt_address("mqtt://central.example").port
@@ -26,20 +29,23 @@ def mqtt_address(url: str, *, username: str = "", password: str = "", tls: TlsFi
     if parts.scheme != "mqtt" or not parts.hostname or parts.path.strip("/") or parts.query or "@" in parts.netloc:
         raise ValueError(f"{url} is neither kafka://host:port[,host:port ...]/topic nor mqtt://host[:port]")
     port = parts.port or (_TLS_PORT if tls else _PORT)
-    return MqttAddress(host=parts.hostname, port=port, username=username, password=password, tls=tls)
+    return MqttAddress(host=parts.hostname, port=port, username=username, password_file=password_file, tls=tls)
 
 
 def open_target(
-    url: str, buffer_id: str, *, username: str = "", password: str = "", tls: TlsFiles | None = None,
-    mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
+    url: str, buffer_id: str, *, username: str = "", password: str = "", password_file: Path | None = None,
+    tls: TlsFiles | None = None, mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
 ) -> Target:  # fmt: skip
     """The target at ``url``; nothing is connected yet. ``mechanism`` and ``partitions`` (of the central log) are
-    Kafka's. Raises ``ValueError`` for what is no address.
+    Kafka's, and so is the ``password``: that of a broker is read from its file. Raises ``ValueError`` for what is no
+    address.
     """
-    login = {"username": username, "password": password, "tls": tls}
     if not is_kafka(url):
-        return MqttTarget(mqtt_address(url, **login), f"hothouse-uplink-{buffer_id}")  # type: ignore[arg-type]
+        central = mqtt_address(url, username=username, password_file=password_file, tls=tls)
+        return MqttTarget(central, f"hothouse-uplink-{buffer_id}")
     from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client
 
     kafka_address(url)  # a wrong address is refused now, not when the log is opened
-    return LogTarget(partial(open_log, url, partitions, mechanism=mechanism, **login))
+    return LogTarget(
+        partial(open_log, url, partitions, mechanism=mechanism, username=username, password=password, tls=tls)
+    )

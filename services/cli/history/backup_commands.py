@@ -21,6 +21,7 @@ from edge.log import LogError
 from services.cli.base import console, errors, need_cluster, options_of
 from services.config import Settings
 from services.errors import LOOK_AT_THE_DISK, BackupError, StartError
+from services.runtime.interrupts import ended_by_signals
 
 if TYPE_CHECKING:
     from services.store.backup import Backup
@@ -76,7 +77,7 @@ def backup(
             f"{sources.storage.url} holds half of a backup: hothouse restore is at work, or was interrupted",
             "Wait for its end, or run it again.",
         )
-    with _bar("copying") as tell:
+    with ended_by_signals(), _bar("copying") as tell:
         try:
             made = write_backup(out, sources, about, tell)
         except OSError as error:
@@ -104,7 +105,10 @@ def restore(
         from services.store.backup import restore as bring_back
         from services.store.storage import storage_of
     lost = threading.Event()
-    with FolderLock(settings.data_dir), StateLock(owners_of(settings), lost.set), _bar("bringing back") as tell:
+    with (
+        ended_by_signals(), FolderLock(settings.data_dir), StateLock(owners_of(settings), lost.set),
+        _bar("bringing back") as tell,
+    ):  # fmt: skip
 
         def progress(count: int, size: int) -> None:
             if lost.is_set():

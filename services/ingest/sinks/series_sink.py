@@ -31,7 +31,7 @@ def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter
     rows = History(storage_of(settings), spec.channels).zones
     delivered = Delivered(storage_of(settings), partitions, settings.log.partitions)
     return InfluxWriter(
-        influx.url, influx.org, influx.bucket, influx.secret, spec.channels, influx.queue_points,
+        influx.url, influx.org, influx.bucket, lambda: influx.secret, spec.channels, influx.queue_points,
         source=HistoryPoints(rows, IssuedForecasts(storage_of(settings), READER), spec),
         delivered=delivered.note, gaps=delivered.gaps(rows),
     )  # fmt: skip

@@ -338,7 +338,10 @@ def test_settings_become_what_the_gateway_works_with(tmp_path: Path) -> None:
               "version": "3.1.1", "share": "house", "linger_ms": 2.5},
     )  # fmt: skip
     made = command._options(settings)
-    assert made.broker == MqttAddress(host="broker", port=8883, username="u", password="geheim", v5=False)
+    assert made.broker == MqttAddress(
+        host="broker", port=8883, username="u", password_file=tmp_path / "password", v5=False
+    )
+    assert made.broker.read_password() == "geheim"
     assert (made.share, made.linger_s, made.step_s) == ("house", 0.0025, 60)
     assert made.status_file == tmp_path / "gateway-status.json"
     assert command._options(EdgeSettings()).broker == MqttAddress()

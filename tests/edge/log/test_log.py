@@ -24,7 +24,7 @@ from edge.log import (
     partition_of,
     sqlite,
 )
-from edge.log.sqlite import SqliteLog
+from edge.log.sqlite import SqliteLog, check_records
 from tests.edge.gateway.test_uplink import to_format_1
 from tests.patience import patience_s
 
@@ -170,6 +170,29 @@ def test_a_damaged_record_is_not_handed_on(tmp_path: Path) -> None:
     with pytest.raises(LogCorruptError, match="offset 1"):
         log.read(PARTITION, 0, 3)
     log.close()
+
+
+def test_every_record_of_a_file_is_checked(tmp_path: Path) -> None:
+    """A log whose first records were truncated is sound, and one of format 1; a changed or missing record is named."""
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path)
+    log.append([_new(payload=b"%d" % n) for n in range(5)])
+    log.truncate(PARTITION, 2)
+    log.close()
+    check_records(path)
+    (tmp_path / "1").mkdir()
+    SqliteLog(old := tmp_path / "1" / "log.sqlite").close()
+    to_format_1(old)
+    check_records(old)
+    for sql, said in (
+        ("DELETE FROM records WHERE payload = x'34'", f"partition {PARTITION} has 2 records of 2 to 5"),
+        ("UPDATE records SET payload = x'00' WHERE payload = x'33'", f"partition {PARTITION} is damaged at offset 3"),
+    ):
+        with sqlite3.connect(path) as db:
+            db.execute(sql)
+        db.close()
+        with pytest.raises(LogCorruptError, match=said):
+            check_records(path)
 
 
 def test_truncation_gives_room_back(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_message_that_the_broker_refuses_is_not_published() -> None:
 def test_a_file_that_is_no_certificate_is_told(tmp_path: Path) -> None:
     """A wrong CA file is a mistake of the settings, which is named."""
     (tmp_path / "ca.pem").write_text("no certificate")
-    with pytest.raises(PublishError, match=r"cannot be asked by TLS: .*ca\.pem"):
+    with pytest.raises(PublishError, match=r"cannot be asked: .*ca\.pem"):
         publish_once(replace(CLOSED, tls=TlsFiles(tmp_path / "ca.pem")), "test", "t", b"")
     with pytest.raises(OSError, match=r"ca\.pem holds no CA certificate in PEM"):
         TlsFiles(tmp_path / "ca.pem").check()

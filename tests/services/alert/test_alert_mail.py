@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -35,6 +36,7 @@ class MailBox(SmtpServer):
         self.refuses = ""
         self.puts_off: dict[str, str] = {}
         self.parting = "221 bye"
+        self.logins: list[str] = []
         box = self
 
         class Handler(SmtpHandler):
@@ -45,6 +47,11 @@ class MailBox(SmtpServer):
                     word = line.split()[0].upper()
                     if word == b"EHLO":
                         self.say("250-box\r\n250 AUTH PLAIN")
+                        continue
+                    if word == b"AUTH":
+                        box.logins.append(b64decode(line.split()[2]).decode())
+                        right = box.logins[-1] == "\0grower\0right"
+                        self.say("235 ok" if right else "535 wrong")
                         continue
                     if word == b"RCPT":
                         address = line.decode().partition("<")[2].partition(">")[0]
@@ -233,7 +240,8 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
 def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox) -> None:
     """The mail waits with growing pauses, as for a server that refuses it, and nothing of the password is told."""
     clock = Clock()
-    server = MailServer(host="127.0.0.1", port=box.port, security="none", username="grower", password="gewächs")
+    (secret := tmp_path / "password").write_text("gewächs")
+    server = MailServer(host="127.0.0.1", port=box.port, security="none", username="grower", password_file=secret)
     mail = AlertMail(tmp_path, server, "hothouse@example.org", (A,), "warning", 0, clock, clock)
     deliverer = Deliverer(tmp_path, mail, clock)
     journal(tmp_path, change("a1", 1))
@@ -242,6 +250,28 @@ def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox
     assert "ä" not in deliverer.error
     assert "e4" not in deliverer.error
     assert deliverer.waiting == 1
+
+
+def test_a_corrected_password_is_used_by_the_next_try(tmp_path: Path, box: MailBox) -> None:
+    """Nothing is restarted; a file that is missing meanwhile is told."""
+    clock, secret = Clock(), tmp_path / "password"
+    server = MailServer(host="127.0.0.1", port=box.port, security="none", username="grower", password_file=secret)
+    deliverer = Deliverer(
+        tmp_path, AlertMail(tmp_path, server, "hothouse@example.org", (A,), "warning", 0, clock, clock), clock
+    )
+    journal(tmp_path, change("a1", 1))
+    secret.write_text("wrong")
+    deliverer.look()
+    assert "535" in deliverer.error
+    secret.unlink()
+    clock.now_s += 60
+    deliverer.look()
+    assert "No such file" in deliverer.error
+    secret.write_text("right\n")
+    clock.now_s += 60
+    deliverer.look()
+    assert (deliverer.error, len(box.mails)) == ("", 1)
+    assert box.logins == ["\0grower\0wrong", "\0grower\0right"]
 
 
 def send(deliverer: Deliverer, clock: Clock, seconds: float = 60) -> None:

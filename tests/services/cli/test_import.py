@@ -249,7 +249,7 @@ def test_what_we_wrote_into_influxdb_comes_back(tmp_path: Path) -> None:
     org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
     bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
     site, values = f"test-{uuid.uuid4().hex[:12]}", np.array([[20.25, 71.5]], np.float32)
-    writer = InfluxWriter(url, org, bucket, token, ("air_temp_c", "rh_pct"))
+    writer = InfluxWriter(url, org, bucket, lambda: token, ("air_temp_c", "rh_pct"))
     writer.rows([SiteStep(0, site, T0 + n * 300_000, ("z1",), values + n, values) for n in range(3)])
     writer.close(patience_s(30))
     query = tmp_path / "q.flux"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,19 @@ def test_half_of_a_restore_is_not_backed_up(tmp_path: Path) -> None:
     answer = hothouse("--data-dir", str(tmp_path / "data"), "backup", str(tmp_path / "b.tar"))
     assert (answer.exit_code, (tmp_path / "b.tar").exists()) == (1, False)
     assert "holds half of a backup" in answer.output.replace("\n", " ")
+
+
+def test_sigterm_leaves_nothing_of_a_backup(tmp_path: Path) -> None:
+    """As when systemd stops it: half a backup, under a hidden name, would fill the disk for ever."""
+    program = (
+        "import signal; from services.store import backup; from services.cli import main\n"
+        "backup._copy = lambda *_: signal.raise_signal(signal.SIGTERM)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "--data-dir", state_in(tmp_path / "data"), "backup", tmp_path / "b.tar"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.strip()) == (143, "stopping ...")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_log_that_starts_meanwhile_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

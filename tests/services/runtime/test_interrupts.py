@@ -10,9 +10,9 @@ import threading
 import pytest
 
 from services.runtime.interrupts import (
-    await_signal,
     deferred_interrupts,
     ignored_interrupts,
+    queued_signals,
     quietly_ended,
 )
 
@@ -88,11 +88,11 @@ def test_a_signal_within_the_handler_of_another_is_waited_for() -> None:
 
     traced = sys.gettrace()
     try:
-        wait = await_signal()
+        came = queued_signals()
         sys.settrace(second)  # calls it at every line, but not at its own nor at those of what it interrupts
         signal.raise_signal(signal.SIGINT)
         sys.settrace(traced)
-        assert wait() in (signal.SIGINT, signal.SIGTERM)
+        assert came.get() in (signal.SIGINT, signal.SIGTERM)
     finally:
         sys.settrace(traced)
         for number, handler in before.items():

@@ -370,6 +370,63 @@ def test_a_log_that_does_not_fit_is_told(tmp_path: Path) -> None:
         write_backup(tmp_path / "b.tar", Sources(storage, databases={"log.sqlite": tmp_path / "log.sqlite"}), {}, quiet)
 
 
+def log_with(folder: Path, damage: Callable[[bytearray], None]) -> Path:
+    """A log of some hundred pages in which bytes were changed under SQLite."""
+    log = SqliteLog(folder / "log.sqlite", 1)
+    log.append([NewRecord("demo", "samples", n, b"payload %05d " % n * 20) for n in range(2000)])
+    log.close()
+    content = bytearray((folder / "log.sqlite").read_bytes())
+    damage(content)
+    (folder / "log.sqlite").write_bytes(content)
+    return folder / "log.sqlite"
+
+
+def lost_page(content: bytearray) -> None:
+    """A page of zeros in the middle, as a disk may leave it."""
+    middle = len(content) // 8192 * 4096
+    content[middle : middle + 4096] = bytes(4096)
+
+
+def other_payload(content: bytearray) -> None:
+    """One bit of a record's payload, of which SQLite knows nothing."""
+    content[content.index(b"payload 01234")] ^= 1
+
+
+DAMAGES = [
+    pytest.param(lost_page, "database .*log.sqlite is damaged: Page [0-9]+", id="a page"),
+    pytest.param(other_payload, "log.sqlite is damaged: partition 0 is damaged at offset 1234", id="a bit"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGES)
+def test_a_damaged_log_is_not_backed_up(tmp_path: Path, damage: Callable[[bytearray], None], why: str) -> None:
+    """It would take the place of a good backup; nothing is written, and what was made before stays."""
+    (tmp_path / "data").mkdir()
+    log = log_with(tmp_path / "data", damage)
+    (tmp_path / "sunday.tar").write_bytes(b"a good one")
+    with pytest.raises(BackupError, match=why) as told:
+        write_backup(tmp_path / "b.tar", Sources(folder_of(tmp_path), databases={"log.sqlite": log}), {}, quiet)
+    assert "earlier backups stay" in told.value.hint
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "sunday.tar"]
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGES)
+def test_a_damaged_log_is_not_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytearray], None], why: str
+) -> None:
+    """Releases before copied one without a word: that is seen before anything is written."""
+    (tmp_path / "data").mkdir()
+    log = log_with(tmp_path / "data", damage)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(backup, "_check_sound", lambda _: None)
+        write_backup(tmp_path / "b.tar", Sources(folder_of(tmp_path), databases={"log.sqlite": log}), {}, quiet)
+    new = tmp_path / "new"
+    with pytest.raises(BackupError, match=why) as told:
+        restore(tmp_path / "b.tar", folder_of(new), new, quiet)
+    assert "bring an earlier backup back" in told.value.hint
+    assert list(new.iterdir()) == []
+
+
 def test_a_log_that_is_not_in_it_must_be_the_one_of_before(tmp_path: Path) -> None:
     """A new topic would never be read: the snapshot waits for an offset that it does not have yet."""
     storage = folder_of(tmp_path)

@@ -7,6 +7,9 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -40,7 +43,7 @@ def zone_forecast(site: str = "demo") -> ZoneForecast:
 
 
 def writer(send: Callable[[list[str]], None], queue_points: int = 200_000) -> InfluxWriter:
-    return InfluxWriter("", "", "", "", CHANNELS, queue_points, send, first_backoff_s=0.01)
+    return InfluxWriter("", "", "", str, CHANNELS, queue_points, send, first_backoff_s=0.01)
 
 
 def test_lines_carry_tags_fields_and_time() -> None:
@@ -170,7 +173,7 @@ def test_a_point_of_another_type_costs_no_other_and_is_told_as_that() -> None:
     with InfluxDBClient(url, token, org=org) as client:
         api = client.write_api(write_options=SYNCHRONOUS)
         api.write(bucket, org, f"zone_climate,site={site},zone=z1 {channel}=1i {T0}", write_precision=WritePrecision.MS)
-        series = InfluxWriter(url, org, bucket, token, ("air_temp_c", channel))
+        series = InfluxWriter(url, org, bucket, lambda: token, ("air_temp_c", channel))
         values = np.array([[20.0, np.nan], [20.0, 1.5], [20.0, np.nan]], np.float32)
         series.rows([SiteStep(0, site, T0 + 1000, ("z1", "z2", "z3"), values, values)])
         until(lambda: not series.stats()["queued"])
@@ -228,20 +231,58 @@ def test_an_error_is_shown_until_points_are_taken_again() -> None:
     series.close(patience_s(30))
 
 
-def test_a_refused_token_says_when_another_one_counts() -> None:
-    """It is read once: whoever writes another into its file must restart."""
+class TokenServer(BaseHTTPRequestHandler):
+    """Takes points with the token `right`; keeps each token that it was sent."""
 
-    class UnauthorizedError(Exception):
-        status, reason, body = 401, "Unauthorized", "authorization failed"
+    seen: ClassVar[list[str]] = []
 
-    def send(batch: list[str]) -> None:
-        raise UnauthorizedError
+    def do_POST(self) -> None:
+        """Answer as InfluxDB does."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append(self.headers["Authorization"])
+        self.send_response(204 if self.seen[-1] == "Token right" else 401)
+        self.end_headers()
 
-    series = writer(send)
-    series.rows([site_step(T0)])
-    until(lambda: series.stats()["last_error"] != "")
-    series.close(0)
-    assert "401 Unauthorized: authorization failed. The token is read at the start" in series.stats()["last_error"]
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def test_a_refused_token_is_read_again(tmp_path: Path) -> None:
+    """Whoever corrects its file need not restart: not one that works is read again, nor is a missing file the end."""
+    (file := tmp_path / "token").write_text("wrong")
+    TokenServer.seen.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), TokenServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        series = InfluxWriter(url, "-", "hothouse/autogen", file.read_text, CHANNELS, first_backoff_s=0.01)
+        series.rows([site_step(T0)])
+        until(lambda: "influx.token_file is read at each try" in series.stats()["last_error"])
+        file.unlink()
+        until(lambda: "No such file" in series.stats()["last_error"])
+        file.write_text("right")
+        until(lambda: series.stats()["sent"] == 1)
+        assert series.stats()["last_error"] == ""
+        file.write_text("another")
+        series.rows([site_step(T0 + 300_000)])
+        until(lambda: series.stats()["sent"] == 2)
+        series.close(patience_s(30))
+        server.shutdown()
+    assert set(TokenServer.seen) == {"Token wrong", "Token right"}
+
+
+@pytest.mark.influx
+def test_a_real_influxdb_takes_points_once_the_token_is_right(tmp_path: Path) -> None:
+    """The same with the server itself, which says what is wrong meanwhile."""
+    url, token = require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN")
+    org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
+    bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
+    (file := tmp_path / "token").write_text(f"{token}-of-before")
+    series = InfluxWriter(url, org, bucket, file.read_text, CHANNELS, first_backoff_s=0.01)
+    series.rows([site_step(T0, f"test-{uuid.uuid4().hex[:12]}")])
+    until(lambda: series.stats()["last_error"].startswith("401 "))
+    file.write_text(token)
+    until(lambda: series.stats()["sent"] == 1)
+    series.close(patience_s(30))
 
 
 def test_the_real_client_survives_a_port_that_refuses() -> None:
@@ -249,7 +290,7 @@ def test_the_real_client_survives_a_port_that_refuses() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        series = InfluxWriter(url, "-", "hothouse/autogen", "a:b", CHANNELS, first_backoff_s=0.01)
+        series = InfluxWriter(url, "-", "hothouse/autogen", lambda: "a:b", CHANNELS, first_backoff_s=0.01)
         series.rows([site_step(T0)])
         until(lambda: series.stats()["retries"] >= 2)
         series.close(timeout_s=0.2)
@@ -274,7 +315,7 @@ def test_rows_and_forecasts_are_found_by_flux() -> None:
     org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
     bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
     site = f"test-{uuid.uuid4().hex[:12]}"
-    series = InfluxWriter(url, org, bucket, token, CHANNELS)
+    series = InfluxWriter(url, org, bucket, lambda: token, CHANNELS)
     for _ in range(2):
         series.rows([site_step(T0, site), site_step(T0 + 300_000, site)])
         series.forecasts([zone_forecast(site)])
@@ -308,7 +349,7 @@ def test_a_row_is_told_as_delivered_only_when_nothing_before_it_waits() -> None:
         if away.is_set():
             raise ConnectionRefusedError("away")
 
-    series = InfluxWriter("", "", "", "", CHANNELS, 1000, send, 0.01, told.append)
+    series = InfluxWriter("", "", "", str, CHANNELS, 1000, send, 0.01, told.append)
     series.rows([site_step(T0), site_step(T0, "north")])
     series.rows([site_step(T0 + 300_000)])
     until(lambda: series.stats()["retries"] > 2)

@@ -56,7 +56,7 @@ class Shard:
         """As a process that has just started."""
         notes = Delivered(self._root, [0], 1)
         self.series = InfluxWriter(
-            "", "", "", "", SPEC.channels, self._bound, self._server.take, 0.01, notes.note,
+            "", "", "", str, SPEC.channels, self._bound, self._server.take, 0.01, notes.note,
             HistoryPoints(History(self._root, SPEC.channels).zones, self.issued, SPEC), notes.gaps(self.history.zones),
         )  # fmt: skip
         return self.series
@@ -193,7 +193,7 @@ def test_a_real_influxdb_is_killed_and_stays_away(tmp_path: Path) -> None:
     servers = Servers(tmp_path / "servers", "influxdb")
     try:
         named = {n: servers.environment[f"HOTHOUSE_TEST_INFLUXDB_{n}"] for n in ("URL", "ORG", "BUCKET", "TOKEN")}
-        client = InfluxWriter(*named.values(), SPEC.channels)
+        client = InfluxWriter(named["URL"], named["ORG"], named["BUCKET"], lambda: named["TOKEN"], SPEC.channels)
         server = Server()
         server.take = client._send  # type: ignore[method-assign]
         shard = Shard(tmp_path / "storage", server, queue_points=1000, site=f"test-{uuid.uuid4().hex[:12]}")
