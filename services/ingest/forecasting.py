@@ -10,7 +10,11 @@ from datetime import UTC, datetime
 import numpy as np
 import numpy.typing as npt
 
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
+from models.features.regressors import HOLD_MS
+from models.half_precision import in_decimals
+from models.masked import newest_known
 from models.online.basis import EXPERTS, Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.steps import path_steps
@@ -88,22 +92,29 @@ def build_request(
 
 
 def zone_forecasts(
-    spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32, path: F32 | None = None
+    spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32, path: F32 | None = None, rows: F32 | None = None
 ) -> list[ZoneForecast]:
     """The forecasts to publish: ``quantiles [Z, H, M, Q]`` from the step ``origin``, without targets that cannot be
     forecast at all; with their ``path [Z, T, M, Q]`` where it is given.
+
+    What the step has no value of, is now what it was in the newest of its ``rows [Z, L, C]``, which rings keep, up to
+    an hour ago.
     """
-    targets_now = targets_of(origin.values, spec)
+    values, ages_s = _values_now(spec, origin, origin.values[:, None] if rows is None else rows)
+    targets_now = targets_of(values, spec)
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
     at = [(horizon, ms, _iso(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
-        now = dict(zip(spec.channels, map(_number, origin.values[z].tolist()), strict=True))
+        now = dict(zip(spec.channels, map(_number, values[z].tolist()), strict=True))
         now.update(zip(spec.targets, map(_number, targets_now[z].tolist()), strict=True))
+        ages = dict(zip(spec.channels, map(round, ages_s[z].tolist()), strict=True))
+        ages.update({target: max(ages[channel] for channel in _inputs_of(target, spec)) for target in spec.targets})
         published.append(
             ZoneForecast(
                 site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=_iso(origin.end_ms),
                 step_s=spec.step_ms // 1000, model_version=version, now=now,
+                now_age_s={metric: age_s for metric, age_s in ages.items() if age_s and now[metric] is not None},
                 degraded=[*degraded_reasons(spec, origin.ages_s[z]), *(origin.faults[z] if origin.faults else ())],
                 freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
                 forecasts={
@@ -115,6 +126,23 @@ def zone_forecasts(
         if path is not None:
             published[-1]["path"] = _path(spec, path[z], tuple(published[-1]["forecasts"]))
     return published
+
+
+def _values_now(spec: ForecastSpec, origin: SiteStep, rows: F32) -> tuple[F32, F32]:
+    """A step's values ``[Z, C]``, with those of the past hour where there are none, and how old these readings are, in
+    seconds; 0 for those of the step.
+
+    Rows say themselves how long what is sent on change holds, and what a counter counted was counted once. Where a
+    newer reading was taken out as faulty, older ones are not trusted, either.
+    """
+    older, age_steps = newest_known(rows, HOLD_MS // spec.step_ms)
+    known = (VOCABULARY.get(channel) for channel in spec.channels)
+    holds = np.array([metric is None or (metric.hold_s is None and metric.kind != "counter") for metric in known])
+    is_newest = origin.ages_s >= age_steps * spec.step_ms // 1000
+    is_older = ~np.isfinite(origin.values) & np.isfinite(older) & holds & is_newest
+    made = origin.values.copy()
+    made[is_older] = [in_decimals(value) for value in older[is_older].tolist()]
+    return made, np.where(is_older, origin.ages_s, np.float32(0))
 
 
 def zone_mixtures(

@@ -169,6 +169,7 @@ class ZoneForecast(TypedDict):
     model_version: str
     degraded: list[str]
     now: dict[str, float | None]
+    now_age_s: dict[str, int]  # of what ``now`` has from a row before the newest: how old the reading is
     freshness_s: dict[str, float | None]
     forecasts: dict[str, list[ForecastPoint]]  # by target
     path: NotRequired[ForecastPath]  # an answer to rows of the asker's own has none

@@ -173,6 +173,30 @@ def test_a_missing_input_degrades_the_forecast_and_says_why(tmp_path: Path) -> N
     assert "co2_ppm" not in newest["forecasts"]
 
 
+def test_now_has_the_newest_values_of_an_hour_and_says_how_old_they_are(tmp_path: Path) -> None:
+    """Humidity comes each 20 minutes, half a minute before its row ends, and not any more after an hour. VPD is as old
+    as it; what was irrigated counts in one row only.
+    """
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(24):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n, air_temp_c=20.0)]]))
+        if n % 4 == 0 and n <= 8:
+            said = sample(T0 + n * STEP - 30_000, n, device="slow", rh_pct=60.1 + n, irrigation_l_m2=float(n))
+            rig.log.append(new_records([[said]]))
+        shard.step()
+        shard.step()
+    told = {(f["origin_ms"] - T0) // STEP: f for f in rig.live_state.published}
+    assert (told[8]["now"]["rh_pct"], told[8]["now_age_s"]) == (68.1, {})
+    for n in range(9, 21):
+        age_s = 30 + (n - 8) * 300
+        assert told[n]["now"]["rh_pct"] == pytest.approx(68.1, abs=0.05)
+        assert told[n]["now"]["vpd_kpa"] == pytest.approx(told[8]["now"]["vpd_kpa"], abs=0.01)
+        assert told[n]["now_age_s"] == {"rh_pct": age_s, "vpd_kpa": age_s}
+        assert told[n]["now"]["irrigation_l_m2"] is None
+    assert (told[21]["now"]["rh_pct"], told[21]["now"]["vpd_kpa"], told[21]["now_age_s"]) == (None, None, {})
+
+
 def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
     """Rows go on while a request is in flight; what closed meanwhile goes out in one batch, the newest with it."""
     rig = Rig(tmp_path, MemoryLog(1))
