@@ -75,6 +75,10 @@ class ForecastAnswer(TypedDict):
         Meta(description="Of values in now that are not of the newest row: the reading's age at the origin."),
     ]
     freshness_s: dict[str, float | None]
+    reports_every_s: Annotated[
+        int,
+        Meta(description="The usual time between readings of what is forecast; 0 where it is a step, or unknown."),
+    ]
     forecasts: Annotated[dict[str, list[PointSaid]], Meta(description="By target, at the learned horizons.")]
     path: NotRequired[ForecastPath]
     scenarios: NotRequired[ScenariosSaid]
