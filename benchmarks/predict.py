@@ -45,6 +45,7 @@ def full_forecast() -> ZoneForecast:
     return ZoneForecast(
         site="demo", zone="north-1", origin_ms=ORIGIN_MS, origin="2022-03-01T00:00:00Z", step_s=300,
         model_version="v1", degraded=[], now=dict.fromkeys(spec.channels, 20.1234),
+        now_age_s={}, reports_every_s=0,
         freshness_s=dict.fromkeys(spec.channels, 60.0), forecasts=dict.fromkeys(spec.targets, points),
         path=ForecastPath(horizon_min=minutes, targets=dict.fromkeys(spec.targets, band)),
     )  # fmt: skip

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["held_along", "masked_mean", "mean_of_known"]
+__all__ = ["held_along", "masked_mean", "mean_of_known", "newest_known"]
 
 _Array = npt.NDArray[Any]
+I64 = npt.NDArray[np.int64]
 
 
 def masked_mean(x: _Array, axis: int, dtype: type[np.floating[Any]] | None = None) -> _Array:
@@ -57,3 +58,17 @@ def held_along(values: _Array, most: int) -> _Array:
     newest = np.maximum.accumulate(np.where(np.isfinite(values), place, -1), axis=1)
     held = np.take_along_axis(values, np.maximum(newest, 0), axis=1)
     return np.where((newest >= 0) & (place - newest <= most), held, np.array(np.nan, values.dtype))
+
+
+def newest_known(values: _Array, most: int) -> tuple[_Array, I64]:
+    """The newest known of the last ``1 + most`` rows of ``values [Z, T, C]``, and how many rows before the last it is.
+
+    Both are ``[Z, C]``; NaN, and 0 rows, where none is known.
+
+    >>> newest_known(np.array([[[3.0, 4.0], [np.nan, np.nan], [5.0, np.nan]]]), 1)
+    (array([[ 5., nan]]), array([[0, 0]]))
+    """
+    back = values[:, -1 : -2 - most : -1]
+    rows = np.isfinite(back).argmax(axis=1)
+    newest = np.take_along_axis(back, rows[:, None], axis=1)[:, 0]
+    return np.where(np.isfinite(newest), newest, np.array(np.nan, values.dtype)), rows

@@ -20,7 +20,7 @@ from services.home_assistant.documents import About, site_document, zone_documen
 from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
 from services.home_assistant.states import site_state, zone_state
 from services.messages import ModelRow, ZoneForecast
-from services.serve.view import input_age_s
+from services.serve.view import input_age_s, usable_for_s
 
 __all__ = ["Publication"]
 
@@ -127,7 +127,8 @@ class Publication:
         """
         fresh, silent = set[str](), set[str]()
         for key in came:
-            is_young = input_age_s(self._zones[key].forecast) <= self._about.silent_after_s
+            forecast = self._zones[key].forecast
+            is_young = input_age_s(forecast) <= usable_for_s(forecast, self._about.silent_after_s)
             (fresh if is_young else silent).add(state_topic(*key))
         old = self._old | silent
         for site in {site for site, _ in came}:

@@ -288,7 +288,9 @@ class Shard:
             learner.put_issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
             path = learner.path(origin, forecast.quantiles)
-        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path)
+        at = np.full(len(origin.zones), origin.end_ms, np.int64)
+        rows = learner.parts.rings.window(origin.indices, at, self.spec.steps_per_day)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path, rows)
         published = [one for one in made if not windows.has_left(one["site"], one["zone"], origin.end_ms)]
         for sink in self._sinks:
             sink.forecasts(published)

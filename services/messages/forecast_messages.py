@@ -169,7 +169,9 @@ class ZoneForecast(TypedDict):
     model_version: str
     degraded: list[str]
     now: dict[str, float | None]
+    now_age_s: dict[str, int]  # of what ``now`` has from a row before the newest: how old the reading is
     freshness_s: dict[str, float | None]
+    reports_every_s: int  # the usual time between readings of what is forecast; 0: a step, or not known yet
     forecasts: dict[str, list[ForecastPoint]]  # by target
     path: NotRequired[ForecastPath]  # an answer to rows of the asker's own has none
 

@@ -85,7 +85,8 @@ class LiveState:
                     continue  # its zone has left since
                 if known is None or known[1]["origin_ms"] <= forecast["origin_ms"]:
                     self._forecasts[key] = (self._version, forecast)
-                    self._track(key, tuple(forecast["forecasts"])).append(forecast["origin_ms"], forecast["now"])
+                    of_row = {name: v for name, v in forecast["now"].items() if name not in forecast["now_age_s"]}
+                    self._track(key, tuple(forecast["forecasts"])).append(forecast["origin_ms"], of_row)
             self._changed.notify_all()
         asked = [(forecast["site"], forecast["zone"]) for forecast in forecasts]
         return [key for key in asked if key in self._past and not self._past[key].filled]

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from models.features.report_gaps import silent_after_s
 from services.messages import LiveEvent, ModelRow, ShownAlerts, ZoneForecast
 from services.observe.duration import in_words
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 from services.serve.problem_error import ProblemError
 
-__all__ = ["ReadyForecast", "View", "input_age_s"]
+__all__ = ["ReadyForecast", "View", "input_age_s", "usable_for_s"]
 
 MUCH_RECORDS = 1000
 """Fewer are read within a moment, also where they pile up again and again under load."""
@@ -154,11 +155,12 @@ class View:
     def body(self, key: tuple[str, str]) -> bytes:
         """The JSON answer for a zone. Raises a 503 problem with the reason where its forecast is too old."""
         answer = self.answers[key]
-        age_s, quiet_s = self._ages(key[0], answer)
-        if age_s <= self._stale_after_s and quiet_s <= self._quiet_after_s:
+        _, quiet_s = self._ages(key[0], answer)
+        is_stale = self.is_stale(key)
+        if not is_stale and quiet_s <= self._quiet_after_s:
             return answer.body
-        degraded = [*answer.forecast["degraded"], *self._reasons(age_s, quiet_s)]
-        if max(age_s, quiet_s) > self._stale_after_s:
+        degraded = self.degraded(key)
+        if is_stale:
             raise ProblemError(
                 503,
                 f"the forecast of {'/'.join(key)} is too old to be used: {degraded[-1]}",
@@ -170,12 +172,19 @@ class View:
 
     def is_stale(self, key: tuple[str, str]) -> bool:
         """Whether a zone's forecast is too old to be used."""
-        return max(self._ages(key[0], self.answers[key])) > self._stale_after_s
+        age_s, quiet_s = self._ages(key[0], self.answers[key])
+        return self._is_old(self.answers[key], age_s) or quiet_s > self._stale_after_s
 
     def degraded(self, key: tuple[str, str]) -> list[str]:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]
-        return [*answer.forecast["degraded"], *self._reasons(*self._ages(key[0], answer))]
+        age_s, quiet_s = self._ages(key[0], answer)
+        reasons = list(answer.forecast["degraded"])
+        if self._is_old(answer, age_s):
+            reasons.append(f"the newest reading is {in_words(age_s)} old")
+        if quiet_s > self._quiet_after_s:
+            reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
+        return reasons
 
     def stream_ms(self, site: str) -> int | None:
         """How far a site's stream has got; ``None`` for one of which nothing came."""
@@ -202,9 +211,9 @@ class View:
         """Whether the zone has a usable forecast, or has to wait for one only because its stream has come forward over
         a gap or a backlog: a row of what comes now closes soon.
         """
-        age_s, quiet_s = self._ages(key[0], self.answers[key])
+        _, quiet_s = self._ages(key[0], self.answers[key])
         since_s = (self._reached_ms(key[0]) - self._resumed_ms.get(key[0], -(2**62))) / 1000
-        return quiet_s <= self._stale_after_s and min(age_s, since_s) <= self._stale_after_s
+        return quiet_s <= self._stale_after_s and (since_s <= self._stale_after_s or not self.is_stale(key))
 
     def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
         answer = self.answers.get(key)
@@ -230,13 +239,15 @@ class View:
         age_s = (self._reached_ms(site) - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
         return age_s, self._clock_s() - self._moved_s[site]
 
-    def _reasons(self, age_s: float, quiet_s: float) -> list[str]:
-        reasons = []
-        if age_s > self._stale_after_s:
-            reasons.append(f"the newest reading is {in_words(age_s)} old")
-        if quiet_s > self._quiet_after_s:
-            reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
-        return reasons
+    def _is_old(self, answer: ReadyForecast, age_s: float) -> bool:
+        """Whether no row came for too long, or no reading, of which some zones have few."""
+        row_age_s = age_s - answer.input_age_s
+        return row_age_s > self._stale_after_s or age_s > usable_for_s(answer.forecast, self._stale_after_s)
+
+
+def usable_for_s(forecast: ZoneForecast, stale_after_s: float) -> float:
+    """How old the newest reading of a forecast may get: longer where the zone's sensors report seldom."""
+    return silent_after_s(forecast["reports_every_s"], stale_after_s)
 
 
 def input_age_s(forecast: ZoneForecast) -> float:

@@ -96,7 +96,10 @@ def test_light_is_summed_over_intervals_of_one_length(page: Page, address: str) 
     mean = {"mean": [500.0] * len(ends), "min": [], "max": []}
     series = json.dumps({"interval_s": 300, "end_ms": ends, "values": {"out_radiation_w_m2": mean}})
     for step_s, sum_j in ((60, 2160), (300, 2175)):
-        row = json.dumps({"origin_ms": ends[-1] + 1000 * step_s, "step_s": step_s, "now": {"out_radiation_w_m2": 500}})
+        row = json.dumps({
+            "origin_ms": ends[-1] + 1000 * step_s, "step_s": step_s,
+            "now": {"out_radiation_w_m2": 500}, "now_age_s": {},
+        })  # fmt: skip
         said = ask(page, "past", f"m.lightSum(m.withRow({series}, {row}), {ends[-1] + 1000 * step_s}, 'UTC')")
         assert said == pytest.approx(sum_j)
 

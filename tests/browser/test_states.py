@@ -230,6 +230,42 @@ def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_pa
         assert page.complaints == []
 
 
+@pytest.mark.parametrize(
+    ("language", "live", "old", "dew"),
+    [
+        ("en", "live", "68 % (20 minutes ago)", "Dew point 15.3 °C (20 minutes ago)"),
+        ("nl", "live", "68 % (20 minuten geleden)", "Dauwpunt 15,3 °C (20 minuten geleden)"),
+        ("es", "en directo", "68 % (hace 20 minutos)", "Punto de rocío 15,3 °C (hace 20 minutos)"),
+    ],
+)
+def test_a_reading_of_some_time_ago_says_how_old_it_is(
+    page: Page, tmp_path: Path, language: str, live: str, old: str, dew: str
+) -> None:
+    """From a quarter of an hour on, also what follows from it; not in the chart, and not when the next one came."""
+    house = House(tmp_path)
+    house.fill()
+    card = "document.querySelector('[data-key=\"demo/north-1\"] .now').innerText.replace(/\\s+/g, ' ')"
+
+    def row(n: int, **age_s: int) -> None:
+        now = {"air_temp_c": 21.4, "rh_pct": 68.0, "co2_ppm": 612.0}
+        said = house.forecast("north-1", ORIGIN_MS + n * STEP_MS)
+        house.do(house.live_state.publish([{**said, "now": now, "now_age_s": age_s}]))
+
+    with opened(house) as address:
+        page.speak(language)
+        page.open(address)
+        page.until(f"{STATE} === '{live}'")
+        row(1, rh_pct=1210, co2_ppm=600)
+        page.until(f"{card}.includes('{old}')")
+        assert page.ask(f"{card}.match(/\\(/g).length") == 1
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('{dew}')")
+        assert old in page.ask(VIEW)
+        row(2)
+        page.until(f"!{VIEW}.includes('{dew[-12:]}')")
+        assert page.complaints == []
+
+
 def test_one_zone_is_counted_as_one(page: Page, tmp_path: Path) -> None:
     """In each language."""
     house = House(tmp_path, zones=("north-1",))

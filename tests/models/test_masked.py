@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.masked import masked_mean, mean_of_known
+from models.masked import held_along, masked_mean, mean_of_known, newest_known
 
 VALUES = st.one_of(st.floats(-1e6, 1e6, width=32), st.sampled_from([math.nan, math.inf, -math.inf]))
 
@@ -77,3 +77,16 @@ def test_the_mean_of_a_few_arrays_is_that_of_one_array():
     whole[0, 0, 0, 0] = np.inf
     parts = [whole[:, :, k] for k in range(3)]
     assert np.array_equal(mean_of_known(parts), masked_mean(whole, axis=2), equal_nan=True)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(0, 40))
+def test_the_newest_known_value_is_the_one_that_is_held(seed: int, length: int, most: int) -> None:
+    """It is what :func:`held_along` has in the last row, and stands in the row that is said."""
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random((2, length, 3)) < 0.2, rng.normal(size=(2, length, 3)), np.nan)
+    newest, rows = newest_known(values, most)
+    np.testing.assert_array_equal(newest, held_along(values, most)[:, -1])
+    place = (length - 1 - rows)[:, None]
+    is_known = np.isfinite(newest)
+    np.testing.assert_array_equal(np.take_along_axis(values, place, axis=1)[:, 0][is_known], newest[is_known])
+    assert (rows <= most).all()

@@ -238,7 +238,7 @@ class PartitionAlerts:
         """Take the facts of a site's newest step."""
         site = step.site
         self._looked.add((site, step.end_ms))
-        facts = facts_of_row(step, view, self._heard_ms[site], clock_of(self._place_of(site)))
+        facts = facts_of_row(step, view, self._spec, self._heard_ms[site], clock_of(self._place_of(site)))
         told = {zone for group in self._groups.of_site(site) for zone in group.desk.book.zones_with(site, OF_ROWS)}
         for zone in sorted({*facts, *told}):
             desk = self._groups.of(site, zone).desk

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY, is_weather
 from models.alerts.alert_desk import Clock
 from models.alerts.facts import Fact
+from models.features.report_gaps import MOST_S, report_gaps_s, silent_after_s
+from models.spec import ForecastSpec
 from services.ingest.alerts.zone_look import PartitionView
 from services.messages import DRIFTS
 from services.store.rows import SiteStep
@@ -22,17 +27,18 @@ HOUR_MS = 3_600_000
 
 
 def facts_of_row(
-    step: SiteStep, view: PartitionView, heard_ms: Mapping[str, int], clock: Clock
+    step: SiteStep, view: PartitionView, spec: ForecastSpec, heard_ms: Mapping[str, int], clock: Clock
 ) -> dict[str, list[Fact]]:
     """What is wrong in each zone of a site's newest step; zone -> end of its newest row with a sample is ``heard_ms``.
 
-    Nothing is told of zones that are not in the step. A drift of the site as a whole stands under ``_site``.
+    Nothing is told of zones that are not in the step, nor of a silence of a zone that usually has such gaps. A drift of
+    the site as a whole stands under ``_site``.
     """
     named = {SITE_ZONE, *step.zones}
     found = {zone: list(facts) for zone, facts in view.watch.facts(step.site).items() if zone in named}
     for zone in step.zones:
         since_ms = heard_ms[zone]
-        if since_ms < step.end_ms:
+        if since_ms < step.end_ms and step.end_ms - since_ms > _usual_silence_ms(step, view, spec, zone, since_ms):
             # Nobody needs to be told of each metric of a zone that is silent altogether.
             kept = [fact for fact in found.get(zone, ()) if fact.kind != "silent_metric"]
             found[zone] = [*kept, Fact("stale_zone", since_ms, f"no sample since {clock(since_ms)}")]
@@ -42,6 +48,22 @@ def facts_of_row(
         if of_now and event.kind in DRIFTS:
             found.setdefault(zone, []).append(Fact("drift", event.at_ms, event.words))
     return found
+
+
+def _usual_silence_ms(step: SiteStep, view: PartitionView, spec: ForecastSpec, zone: str, since_ms: int) -> float:
+    """How long nothing may come of a zone, by the day of rows before it fell silent; 0 where it reports in each row."""
+    index = view.rings.known(step.site, zone)
+    if index is None or step.end_ms - since_ms > 1000 * MOST_S:
+        return 0.0
+    rows = view.rings.window(np.array([index]), np.array([since_ms]), spec.steps_per_day)[0]
+    is_known = np.isfinite(rows[:, [c for c, name in enumerate(spec.channels) if _is_own(name)]]).any(axis=1)
+    return 1000 * silent_after_s(int(report_gaps_s(is_known, spec.step_ms // 1000)), 0)
+
+
+def _is_own(channel: str) -> bool:
+    """Whether it is read in the zone, and a row has no value of it unless something came."""
+    metric = VOCABULARY.get(channel)
+    return not is_weather(channel) and (metric is None or metric.hold_s is None)
 
 
 def present(step: SiteStep, heard_ms: Mapping[str, int]) -> SiteStep:

@@ -112,6 +112,7 @@ class ZoneNow(TypedDict):
     stale: Annotated[bool, Meta(description="Its forecast is too old to be used: /predict answers 503.")]
     degraded: list[str]
     now: dict[str, float | None]
+    now_age_s: Annotated[dict[str, int], Meta(description="As in the answer of /predict.")]
 
 
 class SiteShown(TypedDict):

@@ -178,6 +178,7 @@ def _short(forecast: ZoneForecast) -> dict[str, Any]:
         "site": forecast["site"], "zone": forecast["zone"], "origin_ms": forecast["origin_ms"],
         "model_version": forecast["model_version"], "degraded": len(forecast["degraded"]),
         "now": {target: forecast["now"].get(target) for target in forecast["forecasts"]},
+        "now_age_s": {target: forecast["now_age_s"].get(target, 0) for target in forecast["forecasts"]},
     }  # fmt: skip
 
 

@@ -197,7 +197,9 @@ EXAMPLE_FORECAST: dict[str, Any] = {
     "model_version": "v3",
     "degraded": [],
     "now": {"air_temp_c": 18.2, "rh_pct": 81.0, "co2_ppm": 612.0, "vpd_kpa": 0.4},
+    "now_age_s": {"co2_ppm": 1200},
     "freshness_s": {"air_temp_c": 12.0},
+    "reports_every_s": 0,
     "forecasts": {
         "air_temp_c": [
             {

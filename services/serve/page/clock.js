@@ -45,7 +45,6 @@ export const timeOf = (ms, timeZone) => format(timeZone, { hour: "2-digit", minu
 export const dayOf = (ms, timeZone) => format(timeZone, { weekday: "short", day: "numeric", month: "short" }).format(ms);
 export const dayAndTime = (ms, timeZone) => `${dayOf(ms, timeZone)}, ${timeOf(ms, timeZone)}`;
 export const sameDay = (a, b, timeZone) => midnightOf(a, timeZone) === midnightOf(b, timeZone);
-export const dateOf = (ms, timeZone) => format(timeZone, { day: "numeric", month: "short", year: "numeric" }).format(ms);
 
 // "14:05" on the day of `now`, else with its day.
 export const whenOf = (ms, now, timeZone) => (sameDay(ms, now, timeZone) ? timeOf(ms, timeZone) : dayAndTime(ms, timeZone));

@@ -46,7 +46,6 @@ export function renew(box, ...children) {
   if (!made.isEqualNode(box)) put(box, ...made.childNodes);
 }
 
-// Runs once after a pause without calls.
 export function debounced(run, pause_ms) {
   let timer = 0;
   return (...given) => {

@@ -37,7 +37,6 @@ export class DragLayer {
     });
   }
 
-  // Puts the handles where the change is.
   place({ from, to, value }) {
     const { u } = this.chart;
     const [over, own] = [u.over.getBoundingClientRect(), this.layer.getBoundingClientRect()];

@@ -3,7 +3,6 @@ import { t } from "./words.js";
 
 export const modelWords = (version) => (version === "online" ? t("against.online") : t("model.version", { version }));
 
-// The learned horizon nearest to one that is wanted.
 export function pickHorizon(forecast, wanted) {
   const known = Object.values(forecast.forecasts)[0]?.map((point) => point.horizon_min) ?? [];
   return known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);

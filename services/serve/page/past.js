@@ -23,15 +23,16 @@ export async function seriesOf(key, metrics, from, to, options) {
 
 // After Tetens, as FAO's paper 56 has it; null where air or humidity is not known.
 export function dewPoint(air, humidity) {
-  if (air === null || air === undefined || humidity === null || humidity === undefined) return null;
+  if (!Number.isFinite(air) || !Number.isFinite(humidity)) return null;
   const x = Math.log(Math.max(humidity, 0.1) / 100) + (17.27 * air) / (air + 237.3);
   return (237.3 * x) / (17.27 - x);
 }
 
-// Adds the newest row, which the history has some seconds later, or has already; where an interval is one row.
-export function withRow(series, { origin_ms: end_ms, step_s, now }) {
+// Adds the newest row, which the history has some seconds later, or has already; where an interval is one row. What is older is of another.
+export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: ages }) {
   if (series.interval_s !== step_s || (series.end_ms.at(-1) ?? 0) >= end_ms) return series;
-  const row = { ...now, dew_point_c: dewPoint(now.air_temp_c, now.rh_pct) };
+  const row = Object.fromEntries(Object.entries(now).filter(([metric]) => !ages[metric]));
+  row.dew_point_c = dewPoint(row.air_temp_c, row.rh_pct);
   series.end_ms.push(end_ms);
   for (const [metric, parts] of Object.entries(series.values)) for (const part of ["mean", "min", "max"]) parts[part].push(row[metric] ?? null);
   return series;
@@ -72,7 +73,7 @@ function inside(series, metric, from, to) {
   const found = [];
   series.end_ms.forEach((ms, index) => {
     const value = series.values[metric]?.mean[index];
-    if (ms > from && ms <= to && value !== null && value !== undefined) found.push(value);
+    if (ms > from && ms <= to && Number.isFinite(value)) found.push(value);
   });
   return found;
 }
@@ -88,7 +89,6 @@ export function lightSum(series, to, timeZone) {
   return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-4 : null;
 }
 
-// The same of PAR in mol/m².
 export function parSum(series, to, timeZone) {
   const values = inside(series, "par_umol_m2_s", midnightOf(to, timeZone), to);
   return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
@@ -107,7 +107,6 @@ export function planned(plans, metric, after) {
   return { kind: found?.kind, time: points.map(([ms]) => ms), values: points.map(([, value]) => value), until };
 }
 
-// What is left of today's radiation by a weather forecast, in J/cm².
 export function lightAhead(line, after, timeZone) {
   const end = midnightOf(after, timeZone, 1);
   let sum = 0;

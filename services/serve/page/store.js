@@ -131,7 +131,7 @@ function takeForecasts(told) {
       asked.push(keyOf(one));
       continue;
     }
-    Object.assign(known, { origin_ms: one.origin_ms, model_version: one.model_version, now: { ...known.now, ...one.now } });
+    Object.assign(known, { origin_ms: one.origin_ms, model_version: one.model_version, now: { ...known.now, ...one.now }, now_age_s: { ...known.now_age_s, ...one.now_age_s } });
     if (Boolean(one.degraded) !== Boolean(known.degraded.length)) isNew = true;
   }
   const tell = (keys) => keys.forEach((key) => emit("zone", key));

@@ -20,7 +20,7 @@ export const unitOf = (metric) => (isWarmth(metric) && fahrenheit() ? "°F" : is
 
 // As it is drawn; `isDifference` for a change of temperature.
 export function shown(value, metric, isDifference = false) {
-  if (value === null || value === undefined || !isWarmth(metric) || !fahrenheit()) return value;
+  if (!Number.isFinite(value) || !isWarmth(metric) || !fahrenheit()) return value;
   return value * 1.8 + (isDifference ? 0 : 32);
 }
 
@@ -30,13 +30,13 @@ export const meant = (value, metric, isDifference = false) => (isWarmth(metric) 
 const places = (value, metric) => (unitOf(metric) === "kPa" ? 2 : Math.abs(value) >= 100 || ["%", "ppm", "W/m²"].includes(unitOf(metric)) ? 0 : 1);
 
 export function plain(value, metric, isDifference = false) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return "–";
   const number = shown(value, metric, isDifference);
   return digits(number, unitOf(metric) === "%" && Math.abs(number) < 10 && isDifference ? 1 : places(number, metric));
 }
 
 export function number(value, metric, isDifference = false) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return "–";
   if (isState(metric)) return t(value >= 0.5 ? "yes" : "no");
   return `${plain(value, metric, isDifference)}\u00a0${unitOf(metric)}`.trim();
 }
@@ -49,7 +49,7 @@ export function signed(value, metric) {
 
 // An error: two digits that say something, where there are any.
 export function errorOf(value, metric) {
-  if (value === null || value === undefined) return "–";
+  if (!Number.isFinite(value)) return "–";
   const size = shown(value, metric, true);
   return `${digits(size, size < 0.095 ? 3 : size < 9.95 ? 2 : 0)}\u00a0${unitOf(metric)}`;
 }
@@ -61,11 +61,14 @@ export const placesOf = (step) => [0, 1].find((places) => Math.abs(step * 10 ** 
 export const span = (low, high, metric) => t("span", { low: plain(low, metric), high: number(high, metric) });
 
 export function percent(share) {
-  if (share === null || share === undefined) return "–";
+  if (!Number.isFinite(share)) return "–";
   if (share < 0.01) return t("percent.under", { n_: count(1) });
   if (share > 0.99) return t("percent.over", { n_: count(99) });
   return `${count(Math.round(100 * share))}\u00a0%`;
 }
+
+// "20 minutes ago"
+export const ago = (age_s) => (age_s > 600 ? ` (${new Intl.RelativeTimeFormat(spoken()).format(-Math.round(age_s / 60), "minute")})` : "");
 
 // "2 h 30 min"
 export function duration(minutes) {

@@ -241,6 +241,14 @@ def aged(made: Any, age_s: float, outside_age_s: float | None = None) -> Any:
     return {**made, "freshness_s": ages}
 
 
+def test_a_zone_that_reports_seldom_is_given_its_time() -> None:
+    """As by ``/predict``: two and a half of its usual gaps."""
+    made = publication(Clock())
+    for step, age_s in enumerate((4000.0, 9000.0, 9300.0)):
+        row = aged({**forecast(origin_ms=ORIGIN_MS + 300_000 * step), "reports_every_s": 3600}, age_s)
+        assert (said(made.take({"version": step, "forecasts": [row]}))[STATE] is None) == (age_s > 9000), age_s
+
+
 def test_a_silent_zone_is_taken_back_beside_one_that_lives() -> None:
     """Its rows go on to close with those of its site. From 15 minutes without a reading on nothing is said of it but
     its alerts; device and site stay, and its first reading brings it back.

@@ -173,6 +173,54 @@ def test_a_missing_input_degrades_the_forecast_and_says_why(tmp_path: Path) -> N
     assert "co2_ppm" not in newest["forecasts"]
 
 
+def test_now_has_the_newest_values_of_an_hour_and_says_how_old_they_are(tmp_path: Path) -> None:
+    """Humidity comes each 20 minutes, half a minute before its row ends, and not any more after an hour. VPD is as old
+    as it; what was irrigated counts in one row only.
+    """
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(24):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n, air_temp_c=20.0)]]))
+        if n % 4 == 0 and n <= 8:
+            said = sample(T0 + n * STEP - 30_000, n, device="slow", rh_pct=60.1 + n, irrigation_l_m2=float(n))
+            rig.log.append(new_records([[said]]))
+        shard.step()
+        shard.step()
+    told = {(f["origin_ms"] - T0) // STEP: f for f in rig.live_state.published}
+    assert (told[8]["now"]["rh_pct"], told[8]["now_age_s"]) == (68.1, {})
+    for n in range(9, 21):
+        age_s = 30 + (n - 8) * 300
+        assert told[n]["now"]["rh_pct"] == pytest.approx(68.1, abs=0.05)
+        assert told[n]["now"]["vpd_kpa"] == pytest.approx(told[8]["now"]["vpd_kpa"], abs=0.01)
+        assert told[n]["now_age_s"] == {"rh_pct": age_s, "vpd_kpa": age_s}
+        assert told[n]["now"]["irrigation_l_m2"] is None
+    assert (told[21]["now"]["rh_pct"], told[21]["now"]["vpd_kpa"], told[21]["now_age_s"]) == (None, None, {})
+
+
+@pytest.mark.parametrize("restart_at", [None, 50])
+def test_a_zone_that_reports_each_hour_is_weak_once_it_missed_that(tmp_path: Path, restart_at: int | None) -> None:
+    """How often it reports is learned from its first four readings, and known after a restart."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(76):
+        batch = [sample(T0 + n * STEP, n, "z2", air_temp_c=20.0, rh_pct=70.0, co2_ppm=500.0)]
+        if n % 12 == 0 and n <= 48:
+            batch.append(sample(T0 + n * STEP, n, air_temp_c=20.0, rh_pct=70.0, co2_ppm=500.0))
+        rig.log.append(new_records([batch]))
+        shard.step()
+        shard.step()
+        if n == restart_at:
+            shard.close()
+            shard = rig.shard()
+    told = {((f["origin_ms"] - T0) // STEP, f["zone"]): f for f in rig.live_state.published}
+    every_s = {zone: [told[n, zone]["reports_every_s"] for n in range(75)] for zone in ("z1", "z2")}
+    assert every_s == {"z1": [3600 if n >= 36 else 0 for n in range(75)], "z2": [0] * 75}
+    weak = [n for n in range(75) if told[n, "z1"]["degraded"]]
+    assert weak == [*(n for n in range(36) if n % 12 > 3), *range(48 + 14, 75)]
+    assert "air_temp_c: last reading 1.2 h before the origin" in told[62, "z1"]["degraded"]
+    assert not any(told[n, "z2"]["degraded"] for n in range(75))
+
+
 def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
     """Rows go on while a request is in flight; what closed meanwhile goes out in one batch, the newest with it."""
     rig = Rig(tmp_path, MemoryLog(1))

@@ -68,6 +68,7 @@ def zone_forecast(
         site=site, zone=zone, origin_ms=origin_ms, origin="2022-03-01T00:00:00Z", step_s=300, model_version=version,
         degraded=[], now={"air_temp_c": point(0)["p50"], "rh_pct": 81.0, "co2_ppm": 612.0, "vpd_kpa": 0.43,
         "rain": None},
+        now_age_s={}, reports_every_s=0,
         freshness_s={"air_temp_c": 10.0}, forecasts={"air_temp_c": points, "rh_pct": points},
         path={
             "horizon_min": [30, 90], "targets": {"air_temp_c": {"p10": [18, 17], "p50": [20, 20], "p90": [21, 22]}}

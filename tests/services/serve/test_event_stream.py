@@ -71,7 +71,8 @@ def test_each_change_is_told_to_each_stream_once() -> None:
         stream = started()
         listeners = [Listener(stream) for _ in range(40)]
         await asyncio.sleep(0)
-        stream.take({"version": 11, "forecasts": [zone_forecast(degraded=["weak"])]}, HEALTH)
+        aged = zone_forecast(degraded=["weak"], now_age_s={"rh_pct": 900, "rain": 1200})
+        stream.take({"version": 11, "forecasts": [aged]}, HEALTH)
         old, new = LiveEvent(kind="swap", version="v1"), LiveEvent(kind="swap", version="v2")
         stream.take({"version": 12, "events": [old, new], "models": []}, HEALTH)
         stream.take({"version": 13, "stats": {}}, HEALTH)
@@ -82,6 +83,7 @@ def test_each_change_is_told_to_each_stream_once() -> None:
             assert (forecasts, models, health, number) == ("forecasts", "models", "health", "14")
             assert said["zones"][0]["degraded"] == 1
             assert set(said["zones"][0]["now"]) == {"air_temp_c", "rh_pct"}
+            assert said["zones"][0]["now_age_s"] == {"air_temp_c": 0, "rh_pct": 900}
             assert told["events"] == [new]
             assert state["ready"] is False
         stream.close()

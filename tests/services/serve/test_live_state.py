@@ -110,6 +110,17 @@ def test_publish_asks_for_the_past_until_it_is_given() -> None:
     asyncio.run(run())
 
 
+def test_the_past_has_what_was_read_in_each_row() -> None:
+    """Not what ``now`` has from a row before: it stands there already, or is unknown."""
+
+    async def run() -> None:
+        shown = live_state()
+        await shown.publish([zone_forecast(now={"air_temp_c": 18.0, "rh_pct": 80.0}, now_age_s={"rh_pct": 900})])
+        assert (await shown.past("demo", "north-1"))["values"] == {"air_temp_c": [18.0], "rh_pct": [None]}
+
+    asyncio.run(run())
+
+
 @given(st.lists(st.integers(0, 1500), max_size=60))
 def test_the_past_rises_and_stays_within_its_hours(steps: list[int]) -> None:
     """Whatever order steps come in, a zone's past rises strictly and never spans more than 48 h."""

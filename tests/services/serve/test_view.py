@@ -120,6 +120,22 @@ def test_silent_sensors_make_a_forecast_too_old() -> None:
     assert view.body(KEY)
 
 
+def test_a_zone_that_reports_seldom_is_given_its_time() -> None:
+    """Its newest reading may be two and a half of its usual gaps old; its forecast no older than any other's."""
+    every_s, limit_s = 3600, 9000.0
+    for age_s, is_stale in ((4000.0, False), (limit_s, False), (limit_s + 1, True)):
+        view, _ = view_of(zone_forecast(freshness_s={"air_temp_c": age_s}, reports_every_s=every_s))
+        assert view.is_stale(KEY) == is_stale
+        assert (view.degraded(KEY) == []) == (not is_stale)
+        assert view.goes_on(KEY) == (not is_stale)
+    view, _ = view_of(zone_forecast(freshness_s={"air_temp_c": 1000.0}, reports_every_s=every_s))
+    view.take(stats(ORIGIN_MS + 1_790_000))
+    assert view.body(KEY)
+    view.take(stats(ORIGIN_MS + 1_801_000))
+    with pytest.raises(ProblemError, match="too old"):
+        view.body(KEY)
+
+
 def test_a_stream_that_stands_still_degrades_and_then_refuses() -> None:
     """Without news of the site the answer first says so, and beyond the limit is 503; news heals it."""
     view, clock = view_of(zone_forecast())

@@ -38,7 +38,7 @@ def zone_forecast(site: str = "demo") -> ZoneForecast:
     point = {"horizon_min": 5, "time_ms": T0 + 300_000, "time": "", "p10": 20.0, "p50": 21.0, "p90": None}
     return ZoneForecast(
         site=site, zone="z 1", origin_ms=T0, origin="", step_s=300, model_version="v1", degraded=[], now={},
-        freshness_s={}, forecasts={"air_temp_c": [point]},
+        now_age_s={}, reports_every_s=0, freshness_s={}, forecasts={"air_temp_c": [point]},
     )  # fmt: skip
 
 

@@ -69,8 +69,16 @@ class ForecastAnswer(TypedDict):
     step_s: int
     model_version: str
     degraded: Annotated[list[str], Meta(description="Why it is worth less than it should be, a sentence each.")]
-    now: dict[str, float | None]
+    now: Annotated[dict[str, float | None], Meta(description="The newest value of at most an hour.")]
+    now_age_s: Annotated[
+        dict[str, int],
+        Meta(description="Of values in now that are not of the newest row: the reading's age at the origin."),
+    ]
     freshness_s: dict[str, float | None]
+    reports_every_s: Annotated[
+        int,
+        Meta(description="The usual time between readings of what is forecast; 0 where it is a step, or unknown."),
+    ]
     forecasts: Annotated[dict[str, list[PointSaid]], Meta(description="By target, at the learned horizons.")]
     path: NotRequired[ForecastPath]
     scenarios: NotRequired[ScenariosSaid]

@@ -82,7 +82,7 @@ def _zone_now(state: ApiState, view: View, key: tuple[str, str]) -> ZoneNow:
         origin=forecast["origin"], origin_ms=forecast["origin_ms"],
         read_ms=forecast["origin_ms"] - round(1000 * known.input_age_s),
         model_version=forecast["model_version"], stale=view.is_stale(key),
-        degraded=view.degraded(key), now=forecast["now"],
+        degraded=view.degraded(key), now=forecast["now"], now_age_s=forecast["now_age_s"],
     )  # fmt: skip
 
 

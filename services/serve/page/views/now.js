@@ -3,10 +3,9 @@ import { dayAndTime, timeOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { nightBrief, outlookOf } from "../outlook.js";
 import { addressOf, alertsOf, siteOf, store } from "../store.js";
-import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
-import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
+import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, reading, shownAlerts, waiting } from "./parts.js";
 
 export default function nowView(box) {
   const title = h("h2", {});
@@ -39,7 +38,7 @@ export default function nowView(box) {
     put(made,
       h("h3", {}, h("span", {}, zone.label), h("span", {}, firing ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing })) : null, " ", badges(zone))),
       Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
-      zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, h("b", {}, number(zone.now.air_temp_c, "air_temp_c")), h("span", {}, number(zone.now.rh_pct, "rh_pct")), h("span", { class: "soft" }, number(zone.now.co2_ppm, "co2_ppm"))),
+      zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, reading(zone, "air_temp_c", "b"), reading(zone, "rh_pct"), h("span", { class: "soft" }, reading(zone, "co2_ppm"))),
       zone.stale ? null : night,
       h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.read_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
     );
@@ -82,7 +81,7 @@ export default function nowView(box) {
   }
 
   function showSensors() {
-    const found = new Map(); // sentence -> zones
+    const found = new Map();
     for (const zone of store.zones) for (const one of zone.degraded) found.set(one, [...(found.get(one) ?? []), zone]);
     const rows = [...found].map(([sentence, where]) => h("li", {}, h("strong", {}, where.length > 3 ? t("zones.count", { n: where.length }) : where.map((zone) => zone.label).join(", ")), ` – ${reason(sentence)}`));
     put(sensors, h("h2", {}, t("sensors")), rows.length ? h("ul", { class: "note warn" }, rows) : h("p", {}, t("sensors.well")));

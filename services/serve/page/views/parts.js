@@ -3,7 +3,7 @@ import { order } from "../api.js";
 import { byId, h } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
-import { count, number, percent } from "../units.js";
+import { ago, count, number, percent } from "../units.js";
 import { capital, has, metricName, reason, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
@@ -34,9 +34,10 @@ export function badges(zone) {
   return found;
 }
 
+export const reading = ({ now, now_age_s: ages }, metric, tag = "span") => h("span", {}, h(tag, {}, number(now[metric], metric)), h("small", { class: "soft" }, ago(ages[metric])));
+
 export const reasons = (sentences) => (sentences.length ? h("ul", { class: "note warn" }, sentences.map((one) => h("li", {}, reason(one)))) : null);
 
-// Which zone, for the views of one zone.
 export function zonePicker(view, key) {
   const bySite = Object.groupBy ? Object.groupBy(store.zones, (zone) => zone.site) : { "": store.zones };
   const option = (zone) => h("option", { value: zone.key, selected: zone.key === key }, zone.label);
@@ -53,7 +54,6 @@ export function noZone(zone) {
   return h("section", {}, h("h2", {}, t("zone.unknown")), h("p", {}, t("zone.unknown.words")), h("ul", {}, store.zones.slice(0, 20).map((one) => h("li", {}, h("a", { href: addressOf("zone", one.key) }, one.label)))));
 }
 
-// Before the first forecast.
 export function waiting() {
   const why = store.health?.reasons?.at(-1) ?? "";
   return h("section", {}, h("h2", {}, t("empty")), h("p", { class: "lead" }, t("empty.words")), why ? h("p", { class: "note" }, capital(reason(why))) : null,
@@ -125,7 +125,6 @@ export function placeOf(alert) {
 
 export const severityBadge = (alert) => h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`));
 
-// An alert: what, how sure, when, why, and what can be done about it.
 export function alertItem(alert, { withZone = true } = {}) {
   const { link, timeZone, now } = placeOf(alert);
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, tabindex: "-1", "data-key": alert.id, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },

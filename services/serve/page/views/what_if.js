@@ -45,7 +45,7 @@ export default function whatIfView(box, key) {
     stale = false;
     const { base, site } = path(key);
     const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
-    const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
+    const known = Object.keys(CHANGES).filter((metric) => Number.isFinite(said.now[metric]));
     const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
     if (closed) return;
     [plans, before, lines] = [foreseen, past, {}];

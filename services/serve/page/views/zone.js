@@ -10,7 +10,7 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reasons, shownAlerts, table, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -63,7 +63,7 @@ export default function zoneView(box, key) {
     }
     if (closed) return;
     const { base, site } = path(key);
-    const wanted = WANTED.filter((metric) => metric === "dew_point_c" || forecast.now[metric] !== null && forecast.now[metric] !== undefined);
+    const wanted = WANTED.filter((metric) => metric === "dew_point_c" || Number.isFinite(forecast.now[metric]));
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
     const isFresh = recent && withRow(recent, forecast).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
@@ -146,7 +146,6 @@ export default function zoneView(box, key) {
     if (point === null) return [];
     const leaf = forecast.now.leaf_temp_c ?? null;
     const surface = leaf ?? forecast.now.air_temp_c;
-    if (surface === null || surface === undefined) return [];
     return [{
       title: t(leaf === null ? "dew.air" : "dew.leaf"), figure: number(surface - point, "air_temp_c", true),
       words: t(leaf === null ? "dew.words.air" : "dew.words.leaf", { surface: number(surface, "air_temp_c"), dew: number(point, "air_temp_c") }),
@@ -204,10 +203,12 @@ export default function zoneView(box, key) {
   }
 
   function showNow() {
+    const { now_age_s: ages } = forecast;
     const now = { ...forecast.now, dew_point_c: dewPoint(forecast.now.air_temp_c, forecast.now.rh_pct) };
+    const all = { now, now_age_s: { ...ages, dew_point_c: Math.max(ages.air_temp_c ?? 0, ages.rh_pct ?? 0) } };
     const group = (id, metrics) => {
-      const known = metrics.filter((metric) => now[metric] !== null && now[metric] !== undefined);
-      return known.length ? h("div", {}, h("h3", {}, t(`group.${id}`)), h("dl", {}, known.map((metric) => [h("dt", {}, name(metric)), h("dd", { "data-metric": metric }, number(now[metric], metric))]))) : null;
+      const known = metrics.filter((metric) => Number.isFinite(now[metric]));
+      return known.length ? h("div", {}, h("h3", {}, t(`group.${id}`)), h("dl", {}, known.map((metric) => [h("dt", {}, name(metric)), h("dd", { "data-metric": metric }, reading(all, metric))]))) : null;
     };
     put(nowBox, h("h3", {}, t("zone.row", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
   }

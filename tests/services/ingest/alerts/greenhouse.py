@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from edge.log import NewRecord
 from edge.wire.alert_orders import AlertOrder, encode_order, order_topic
@@ -26,7 +26,7 @@ def order(said: AlertOrder, zone: str = "_site", receive_ms: int = T0) -> NewRec
 
 
 def records(
-    steps: int, first: int = 0, silent: range = range(0), zones: tuple[str, ...] = ("z1", "z2"), **more: float
+    steps: int, first: int = 0, silent: Container[int] = range(0), zones: tuple[str, ...] = ("z1", "z2"), **more: float
 ) -> Iterator[NewRecord]:
     """Rows of five minutes with ten ticks each; z2 sends nothing in the ``silent`` steps. Nights are below 13.5 °C.
     ``more`` is what all zones send besides, always the same.

@@ -70,6 +70,21 @@ def undisturbed(night: list[NewRecord], tmp_path_factory: pytest.TempPathFactory
     return rig
 
 
+def test_a_zone_that_reports_each_hour_is_silent_once_it_missed_that(tmp_path: Path) -> None:
+    """Nothing is told between two reports from the fourth on, nor after one that is missed; then it is silent."""
+    last = 8 * HOUR
+    pauses = [n for n in range(14 * HOUR) if n % HOUR or n > last or n == 6 * HOUR]
+    rig = small(tmp_path, filled([RULES, *records(14 * HOUR, silent=pauses)]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    stale = [alert for alert in told(rig) if alert["kind"] == "stale_zone"]
+    assert {alert["zone"] for alert in stale} == {"z2"}
+    assert all(alert["from_ms"] < T0 + 3 * HOUR * STEP for alert in stale[:-1])
+    assert (stale[-1]["state"], stale[-1]["from_ms"]) == ("firing", T0 + last * STEP)
+    assert 0 < stale[-1]["changed_ms"] - stale[-1]["from_ms"] - 2.5 * HOUR * STEP <= STEP
+
+
 def test_a_cold_night_and_a_silent_zone_are_told(undisturbed: Rig) -> None:
     """Each alert says what, when and why, its changes are numbered, and what is shown is as durable."""
     found = told(undisturbed)

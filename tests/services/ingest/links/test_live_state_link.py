@@ -41,7 +41,7 @@ class LocalActor:
 def forecast(zone: str, origin_ms: int) -> ZoneForecast:
     return ZoneForecast(
         site="demo", zone=zone, origin_ms=origin_ms, origin="", step_s=300, model_version="v", now={}, degraded=[],
-        freshness_s={}, forecasts={},
+        now_age_s={}, reports_every_s=0, freshness_s={}, forecasts={},
     )  # fmt: skip
 
 

@@ -1,0 +1,82 @@
+"""How often sensors report, and when they are silent: learned from rows with any gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.features.report_gaps import LONGEST_S, MOST_S, report_gaps_s, silent_after_s
+
+STEP_S = 300
+DAY = 288
+
+GAPS = st.lists(st.integers(1, 60), min_size=0, max_size=40)
+
+
+def rows(gaps: list[int], begin: int = 3, end: int = 0) -> np.ndarray:
+    """Rows with a reading after each of these gaps, and ``end`` rows without one at the end."""
+    known = np.zeros(begin + sum(gaps) + 1 + end, dtype=bool)
+    known[begin + np.cumsum([0, *gaps])] = True
+    return known
+
+
+@given(st.integers(2, LONGEST_S // STEP_S), st.integers(0, 5))
+def test_an_even_beat_is_found(gap: int, begin: int) -> None:
+    """Wherever it begins; a sensor that reports in each row has none that is slower."""
+    assert report_gaps_s(rows([gap] * 3, begin), STEP_S) == gap * STEP_S
+    assert report_gaps_s(rows([gap] * 2, begin), STEP_S) == 0
+    assert report_gaps_s(rows([1] * gap, begin), STEP_S) == 0
+
+
+@given(GAPS, st.integers(0, 300))
+def test_it_is_one_of_the_gaps_in_which_half_of_the_time_lies(gaps: list[int], end: int) -> None:
+    """Of those that are no silences; the silence that goes on now has no say."""
+    beats = sorted(gap for gap in gaps if gap * STEP_S <= LONGEST_S)
+    found = int(report_gaps_s(rows(gaps, end=end), STEP_S))
+    if len(beats) < 3:
+        assert found == 0
+        return
+    usual = next(gap for gap in beats if 2 * sum(one for one in beats if one <= gap) >= sum(beats))
+    assert found == (usual * STEP_S if usual > 1 else 0)
+
+
+@given(st.integers(2, 12), st.lists(st.integers(1, 11), min_size=0, max_size=11), st.integers(25, 200), st.randoms())
+def test_a_bad_night_changes_nothing(gap: int, odd: list[int], silence: int, random: object) -> None:
+    """A silence of hours, and other gaps for less than half of the time."""
+    few = [one for n, one in enumerate(odd) if sum(odd[: n + 1]) < 12 * gap]
+    gaps = [*[gap] * 12, *few, silence]
+    random.shuffle(gaps)  # type: ignore[attr-defined]
+    assert report_gaps_s(rows(gaps), STEP_S) == gap * STEP_S
+
+
+def test_two_sensors_one_soon_after_the_other_hide_no_gap() -> None:
+    """Each reports once an hour, the second ten minutes after the first: for 50 minutes nothing comes."""
+    assert report_gaps_s(rows([2, 10] * 12), STEP_S) == 50 * 60
+
+
+@given(st.lists(GAPS, min_size=1, max_size=4))
+def test_each_row_of_an_array_is_for_itself(several: list[list[int]]) -> None:
+    """Zones and metrics are looked at in one call."""
+    known = np.zeros((len(several), 2 * DAY * 10), dtype=bool)
+    for one, gaps in zip(known, several, strict=True):
+        row = rows(gaps)
+        one[-len(row) :] = row
+    single = [int(report_gaps_s(row, STEP_S)) for row in known]
+    assert report_gaps_s(known, STEP_S).tolist() == single
+    assert report_gaps_s(known.reshape(1, len(several), -1), STEP_S).tolist() == [single]
+
+
+@given(st.floats(0, LONGEST_S), st.floats(60, 7 * 86_400))
+def test_the_time_until_it_is_silent_is_bounded(gap_s: float, least_s: float) -> None:
+    """Never below the least, nor beyond three hours where that is less; twice a usual gap is never silence."""
+    after_s = silent_after_s(gap_s, least_s)
+    assert least_s <= after_s <= max(least_s, MOST_S)
+    assert after_s >= min(2 * gap_s, MOST_S)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_few_rows_say_nothing(length: int) -> None:
+    """As at the beginning."""
+    assert report_gaps_s(np.ones((2, length), bool), STEP_S).tolist() == [0, 0]
