@@ -63,6 +63,14 @@ class Run:
                     found.append(process)
         return found
 
+    def has_process(self, name: str) -> bool:
+        """Whether one of its processes has this in its name; those that end meanwhile have none."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                if name in process.name():
+                    return True
+        return False
+
     def wait_for(self, condition: Callable[[], bool], claim: str, timeout_s: float = 0) -> None:
         """Wait while it runs, or fail with the claim and what was printed."""
         timeout_s = timeout_s or patience_s(READY_S)
@@ -198,7 +206,7 @@ def test_sigterm_ends_the_system_and_keeps_its_data(start: Start) -> None:
 def test_signals_while_the_system_starts(start: Start, number: signal.Signals, code: int) -> None:
     """``hothouse up`` that is ended while Ray starts, by someone who does not wait, leaves nothing."""
     run = start("up", "--port", "0")
-    run.wait_for(lambda: any("raylet" in process.name() for process in run.processes()), "Ray starts")
+    run.wait_for(lambda: run.has_process("raylet"), "Ray starts")
     with ThreadPoolExecutor() as pool:
         ended = pool.submit(run.stop, number, group=number is signal.SIGINT)
         while not ended.done():
