@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
 from models.features.regressors import HOLD_MS
-from models.features.report_gaps import report_gaps_s, silent_after_s
-from models.half_precision import in_decimals
-from models.masked import newest_known
+from models.features.report_gaps import silent_after_s
 from models.online.basis import EXPERTS, Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.ingest.learned.rings import Rings
+from services.ingest.readings import Readings, inputs_of, readings_of_row
 from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast, ZoneMixture
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
@@ -95,39 +93,32 @@ def build_request(
 
 
 def zone_forecasts(
-    spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32, path: F32 | None = None, rows: F32 | None = None
-) -> list[ZoneForecast]:
+    spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32, path: F32 | None = None,
+    readings: Readings | None = None,
+) -> list[ZoneForecast]:  # fmt: skip
     """The forecasts to publish: ``quantiles [Z, H, M, Q]`` from the step ``origin``, without targets that cannot be
-    forecast at all; with their ``path [Z, T, M, Q]`` where it is given.
-
-    What the step has no value of, is now what it was in the newest of its ``rows [Z, L, C]``, which rings keep, up to
-    an hour ago. They also say how often the zones' sensors report.
+    forecast at all; with their ``path [Z, T, M, Q]`` and the newest ``readings`` where they are given.
     """
-    rows = origin.values[:, None] if rows is None else rows
-    values, ages_s = _values_now(spec, origin, rows)
-    inputs = _inputs(spec)
-    known = np.isfinite(rows[..., [spec.channels.index(channel) for channel in inputs]])
-    of_inputs = report_gaps_s(known.swapaxes(1, 2), spec.step_ms // 1000)
-    of_zones = report_gaps_s(np.asarray(known.any(axis=-1)), spec.step_ms // 1000).tolist()
-    targets_now = targets_of(values, spec)
+    readings = readings or readings_of_row(spec, origin)
+    targets_now, sources = targets_of(readings.values, spec), {one: inputs_of(spec, one) for one in spec.targets}
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
     at = [(horizon, ms, _iso(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
-        now = dict(zip(spec.channels, map(_number, values[z].tolist()), strict=True))
+        now = dict(zip(spec.channels, map(_number, readings.values[z].tolist()), strict=True))
         now.update(zip(spec.targets, map(_number, targets_now[z].tolist()), strict=True))
-        ages = dict(zip(spec.channels, map(round, ages_s[z].tolist()), strict=True))
-        ages.update({target: max(ages[channel] for channel in _inputs_of(target, spec)) for target in spec.targets})
+        ages = dict(zip(spec.channels, map(round, readings.ages_s[z].tolist()), strict=True))
+        ages.update({target: max(ages[channel] for channel in sources[target]) for target in spec.targets})
         published.append(
             ZoneForecast(
                 site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=_iso(origin.end_ms),
                 step_s=spec.step_ms // 1000, model_version=version, now=now,
                 now_age_s={metric: age_s for metric, age_s in ages.items() if age_s and now[metric] is not None},
                 degraded=[
-                    *degraded_reasons(spec, origin.ages_s[z], dict(zip(inputs, of_inputs[z].tolist(), strict=True))),
+                    *degraded_reasons(spec, origin.ages_s[z], readings.gaps_s[z]),
                     *(origin.faults[z] if origin.faults else ()),
                 ],
-                reports_every_s=of_zones[z],
+                reports_every_s=int(readings.zone_gaps_s[z]),
                 freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
                 forecasts={
                     target: [_point(*when, *said) for when, said in zip(at, quantiles[z, :, m].tolist(), strict=True)]
@@ -138,23 +129,6 @@ def zone_forecasts(
         if path is not None:
             published[-1]["path"] = _path(spec, path[z], tuple(published[-1]["forecasts"]))
     return published
-
-
-def _values_now(spec: ForecastSpec, origin: SiteStep, rows: F32) -> tuple[F32, F32]:
-    """A step's values ``[Z, C]``, with those of the past hour where there are none, and how old these readings are, in
-    seconds; 0 for those of the step.
-
-    Rows say themselves how long what is sent on change holds, and what a counter counted was counted once. Where a
-    newer reading was taken out as faulty, older ones are not trusted, either.
-    """
-    older, age_steps = newest_known(rows, HOLD_MS // spec.step_ms)
-    known = (VOCABULARY.get(channel) for channel in spec.channels)
-    holds = np.array([metric is None or (metric.hold_s is None and metric.kind != "counter") for metric in known])
-    is_newest = origin.ages_s >= age_steps * spec.step_ms // 1000
-    is_older = ~np.isfinite(origin.values) & np.isfinite(older) & holds & is_newest
-    made = origin.values.copy()
-    made[is_older] = [in_decimals(value) for value in older[is_older].tolist()]
-    return made, np.where(is_older, origin.ages_s, np.float32(0))
 
 
 def zone_mixtures(
@@ -184,29 +158,21 @@ def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath
     return ForecastPath(horizon_min=minutes.tolist(), targets=bands)
 
 
-def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: Mapping[str, float]) -> list[str]:
+def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: I64) -> list[str]:
     """Why a zone's forecast is weaker than it should be, a sentence a channel; ``ages_s [C]``.
 
-    ``gaps_s`` is how often the targets' inputs usually come, as ``report_gaps_s`` gives it.
+    ``gaps_s [K]`` is how often the targets' inputs usually come, as ``report_gaps_s`` gives it.
     """
     least_s = max(STALE_AFTER_S, 2 * spec.step_ms // 1000)
     most_s = max(least_s, (HOLD_MS + spec.step_ms) // 1000)
     reasons = []
-    for channel in _inputs(spec):
+    for channel, gap_s in zip(inputs_of(spec), gaps_s.tolist(), strict=True):
         age_s = float(ages_s[spec.channels.index(channel)])
         if math.isnan(age_s):
             reasons.append(f"{channel}: no reading yet")
-        elif age_s > min(silent_after_s(gaps_s[channel], least_s), most_s):
+        elif age_s > min(silent_after_s(gap_s, least_s), most_s):
             reasons.append(f"{channel}: last reading {in_words(age_s)} before the origin")
     return reasons
-
-
-def _inputs(spec: ForecastSpec) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(channel for target in spec.targets for channel in _inputs_of(target, spec)))
-
-
-def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
-    return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
 
 
 def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> ForecastPoint:

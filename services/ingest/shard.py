@@ -28,6 +28,7 @@ from services.ingest.log_reader import LogReader
 from services.ingest.models_in_use.models_in_use import ModelsInUse
 from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
+from services.ingest.readings import readings_at
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
 from services.ingest.sinks.sink import Sink
 from services.ingest.sinks.step_trace import StepTrace
@@ -288,9 +289,8 @@ class Shard:
             learner.put_issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
             path = learner.path(origin, forecast.quantiles)
-        at = np.full(len(origin.zones), origin.end_ms, np.int64)
-        rows = learner.parts.rings.window(origin.indices, at, self.spec.steps_per_day)
-        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path, rows)
+        readings = readings_at(self.spec, origin.step, learner.parts.rings, origin.indices)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path, readings)
         published = [one for one in made if not windows.has_left(one["site"], one["zone"], origin.end_ms)]
         for sink in self._sinks:
             sink.forecasts(published)
