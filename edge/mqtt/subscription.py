@@ -65,7 +65,6 @@ class Subscription:
         receive_maximum: int,
         session_expiry_s: int,
         gather_s: float = 0.0,
-        keepalive_s: int = 30,
         presence_topic: str = "",
         on_answer: Callable[[int, ReasonCode], None] | None = None,
     ) -> None:
@@ -81,7 +80,6 @@ class Subscription:
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
         self._gather_s = gather_s
-        self._keepalive_s = keepalive_s
         self._presence_topic = presence_topic
         self._on_answer = on_answer
         self._backoff = Backoff(jitter=random.SystemRandom().random)
@@ -146,7 +144,6 @@ class Subscription:
             open_connection(
                 client,
                 self._address,
-                keepalive_s=self._keepalive_s,
                 session_expiry_s=self._session_expiry_s,
                 receive_maximum=self._receive_maximum,
             )
