@@ -111,7 +111,7 @@ def part_of(count: int, taking_part: npt.NDArray[np.bool_]) -> float:
 
 
 def whose_turn(zones: int, most: int, number: int) -> slice:
-    """Which of so many ``zones`` do at their ``number``-th time what only ``most`` at a time may; all take turns.
+    """Which of ``zones`` zones have their turn at call ``number``: at most ``most`` at once, and each in its turn.
 
     >>> [list(range(5)[whose_turn(5, most=2, number=number)]) for number in range(4)]
     [[0, 3], [1, 4], [2], [0, 3]]

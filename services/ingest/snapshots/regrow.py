@@ -149,7 +149,7 @@ class Regrowth:
         return found
 
     def _read_issued(self) -> dict[tuple[str, int], list[IssuedForecast]]:
-        """By site and by the row after which they were issued. Those of before have all matured; what is grown learns
+        """By site and by the row after which they were issued. Earlier ones have all matured; what is grown learns
         from its own forecasts there, as a backtest does.
         """
         horizons, targets = self._shape

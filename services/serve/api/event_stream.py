@@ -140,7 +140,7 @@ class EventStream:
         return True
 
     def _has_missed(self, seen: Sequence[int]) -> bool:
-        """Whether something that came after it is kept no more, or it is of a live state that is gone."""
+        """Whether messages after ``seen`` are no longer kept, or it is what a live state said that is gone."""
         known = zip(seen, self._floors, self._versions, strict=True)
         return any(not floor <= version <= newest + MOST_AHEAD for version, floor, newest in known)
 
@@ -182,12 +182,12 @@ def _short(forecast: ZoneForecast) -> dict[str, Any]:
 
 
 def _outline(health: Readiness) -> tuple[object, ...]:
-    """What of it is news: the words count minutes, and change all the time."""
+    """The part of it whose change is news: its words count minutes, and change all the time."""
     return health["ready"], health["zones"], health["zones_usable"], len(health["reasons"]), tuple(health["degraded"])
 
 
 def _limited(text: bytes, sites: Collection[str]) -> bytes:
-    """What of a text is about these sites, or about none."""
+    """The messages of a text, limited to what is about these sites, or about none."""
     lines = text.splitlines()
     kinds = [line.removeprefix(b"event: ").decode() for line in lines if line.startswith(b"event: ")]
     data = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
@@ -196,7 +196,7 @@ def _limited(text: bytes, sites: Collection[str]) -> bytes:
 
 
 def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
-    """The same for what a message says; ``None`` where nothing of it is left."""
+    """The part of a message that is about these sites; ``None`` where nothing is left."""
     if kind == "forecasts":
         zones = [zone for zone in said["zones"] if zone["site"] in sites]
         return {"zones": zones} if zones else None

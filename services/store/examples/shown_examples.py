@@ -97,8 +97,8 @@ class ShownExamples:
                 del last[next(iter(last))]
 
     def read(self, after_ms: int, to_ms: int, most_zones: int) -> StoredExamples:
-        """Those with ``after_ms < end_ms <= to_ms`` of all partitions, of so many zones at most, spread evenly over
-        all. Raises :class:`HistoryError` for a damaged file.
+        """The examples with ``after_ms < end_ms <= to_ms`` of all partitions, from ``most_zones`` zones at most, spread
+        evenly over all. Raises :class:`HistoryError` for a damaged file.
         """
         tables = [_SCHEMA.empty_table()]
         tables += [read_table(self._storage, f"{FOLDER}/{name}") for name in self._names(after_ms, to_ms)]

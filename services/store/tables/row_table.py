@@ -219,7 +219,7 @@ class RowTable:
         return self._newest_in(self._log.state(), site, step_s)
 
     def newest_of_sites_ms(self, step_s: int | None = None) -> dict[str, int]:
-        """The same of every site, by one look at the log; each file is read once, as :meth:`sites` reads it."""
+        """As :meth:`newest_ms`, of every site, by one look at the log; each file is read once, as by :meth:`sites`."""
         state, newest = self._log.state(), dict[str, int]()
         for span in self._spans.of(state, self._chosen(state, step_s=step_s)):
             newest |= {site: max(last_ms, newest.get(site, 0)) for site, (_, last_ms) in span.items()}
