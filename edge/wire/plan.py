@@ -42,13 +42,13 @@ Path = list[tuple[int, float]]
 
 DAY_MS = 86_400_000
 LONGEST_AHEAD_MS = 15 * DAY_MS
-"""So far ahead of its issue a plan may look: as far as weather services do."""
+"""How far ahead of its issue a plan may look: as far as weather services do."""
 
 LONGEST_PAST_MS = 2 * DAY_MS
-"""A plan may begin so long before its issue: services begin at midnight."""
+"""How long before its issue a plan may begin: services begin at midnight."""
 
 SETPOINT_HOLD_MS = DAY_MS
-"""So long the last value of a setpoint holds: ``models.features.plans.HOLD_MS``, which is not imported here, says the
+"""How long the last value of a setpoint holds: ``models.features.plans.HOLD_MS``, which is not imported here, says the
 same.
 """
 

@@ -22,7 +22,7 @@ RECORD = "runtime.json"
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 PATIENCE_S = 3.0
-"""So long processes may take to end after each signal."""
+"""How long processes may take to end after each signal."""
 
 LEAST_MIB = 16
 """Room that a runtime needs for its files. Without any its start never ends."""

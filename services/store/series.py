@@ -32,7 +32,7 @@ FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 
 PIECE_MS = 6 * 3_600_000
-"""So much of a gap is read from the history at a time."""
+"""How much of a gap is read from the history at a time."""
 
 LOOK_EVERY_S = 1.0
 READ_TRIES = 10

@@ -24,7 +24,7 @@ __all__ = ["BEAT_S", "MOST", "EventStream"]
 KEPT = 256
 """Messages that a stream which was cut can still be given; a stream of before begins again."""
 BEAT_S = 15.0
-"""After so long without a message a stream carries a comment: a silent connection is then a broken one."""
+"""A stream carries a comment after this long without a message: a connection that stays silent is broken."""
 LONGEST_S = 50.0
 """Requests end after a minute, streams a little earlier; clients ask again with ``Last-Event-ID``."""
 MOST_AHEAD = 1_000_000

@@ -33,7 +33,7 @@ I64 = npt.NDArray[np.int64]
 
 FOLDER = "tuning"
 HELD_DAYS = 2
-"""So many days of a partition are in memory: of the rows that come now, and of a site that is behind or ahead."""
+"""Days of a partition that are in memory: of the rows that come now, and of a site that is behind or ahead."""
 _EVER_MS = 250_000_000_000_000  # the year 9892
 _VALUES = ("origin", "ahead", "baseline")
 _SCHEMA = pa.schema(
