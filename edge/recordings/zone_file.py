@@ -124,7 +124,7 @@ def _encoding(error: UnicodeDecodeError) -> str:
 
 
 def zone_of_table(name: str, table: Any, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
-    """The same of an Arrow table."""
+    """As :func:`read_zone`, from an Arrow table that is called ``name``."""
     return _zone_file(name, name, _read_arrow(table, name, said), said, zone, otherwise)
 
 

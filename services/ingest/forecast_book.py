@@ -19,7 +19,7 @@ class Issued(NamedTuple):
 
 
 class ForecastBook:
-    """The newest forecast of each site; and those of before a crash, which stay as they were.
+    """The newest forecast of each site; and those from before a crash, which stay as they were.
 
     What was issued after a snapshot is learned from again at the row of the replay after which it was issued. That is
     its origin where it came at once, a later row where the network's answer took longer.

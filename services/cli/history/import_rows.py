@@ -1,4 +1,4 @@
-"""``import``: history of before, from CSV, Parquet or InfluxDB, into a system that runs."""
+"""``import``: older history, from CSV, Parquet or InfluxDB, into a system that runs."""
 
 from __future__ import annotations
 

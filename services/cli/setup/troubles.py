@@ -14,7 +14,7 @@ from services.store.storage import Storage, stored_in
 __all__ = ["ADVICE", "BrokerRefusals", "Troubles", "device_of"]
 
 TOLD_AGAIN_S = 60.0
-"""The same trouble of the same device is told once in so long; in between it is counted."""
+"""Seconds in which the same trouble of the same device is told once; in between it is counted."""
 MOST_CLIENTS = 1000
 TAKEN_OVER = 5
 """A client id is taken to be that of several devices once this many of its connections ended for another one within

@@ -44,8 +44,8 @@ class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
     Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
-    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
-    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
+    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps the
+    slots from before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
     rows are a schedule by the stream's own time.
 
     After each end no retraining starts by itself for ``cool_down_s``; each further one in a row that failed doubles

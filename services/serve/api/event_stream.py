@@ -22,7 +22,7 @@ from services.serve.live_state import LiveStateChanges
 __all__ = ["BEAT_S", "MOST", "EventStream"]
 
 KEPT = 256
-"""Messages that a stream which was cut can still be given; a stream of before begins again."""
+"""Messages that a stream which was cut can still be given; one that was cut earlier begins again."""
 BEAT_S = 15.0
 """A stream carries a comment after this long without a message: a connection that stays silent is broken."""
 LONGEST_S = 50.0

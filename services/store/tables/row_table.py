@@ -34,7 +34,7 @@ ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
 BROUGHT_OVER = "brought-over"
-"""The name under which a history of before is written."""
+"""The name under which the files of an older release are brought over."""
 
 
 @dataclass(frozen=True, slots=True)
