@@ -29,7 +29,7 @@ class ZoneArrays:
 
     def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
         self._fields, self._zones = fields, 0
-        self._filled = 0  # so many entries hold what a zone's do, or a new one's
+        self._filled = 0  # entries that hold what a zone's do, or a new one's
         self._held = self._room(max(capacity, 1))
 
     def __len__(self) -> int:

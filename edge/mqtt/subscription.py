@@ -47,9 +47,9 @@ class Subscription:
     how long the network thread lets messages gather before it reads them. Call :meth:`tend` a few times a second,
     always from the same thread. ``presence_topic`` holds, retained, whether we are connected; the broker itself says
     when we are lost. ``topics`` are lists of topics: the first is subscribed to, and if the broker refuses it, or ends
-    the connection on that request, the next one. A session that has topics of several keeps only those of that one.
-    ``on_answer`` is called in the network thread with the number of each message that was published and what the broker
-    says of it; one without MQTT 5 refuses none.
+    the connection on that request, the next one. A session keeps only the topics of the list that is in use.
+    ``on_answer`` is called in the network thread with the number of each message that was published and the broker's
+    answer to it; a broker without MQTT 5 refuses none.
 
     Another client with our client id takes our session over, and we take it back from it: so the pauses grow once a few
     connections of a lasting session did not hold.
@@ -73,9 +73,9 @@ class Subscription:
         self.last_error = ""
         self._address = address
         self._client_id = client_id
-        self._topics = list(topics)  # the broker does not give us those before
-        self._asked = False  # and has not answered yet
-        self._unanswered = 0  # so many times in a row
+        self._topics = list(topics)  # without those that the broker did not give us
+        self._asked = False  # for the first of them, and the broker has not answered yet
+        self._unanswered = 0  # connections in a row that ended while it was asked
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
@@ -88,7 +88,7 @@ class Subscription:
         self._v5 = address.v5
         self._started_s = self._now_s = 0.0
         self._answered = False  # the broker has said something on this connection
-        self._ended_soon = 0  # so many connections in a row
+        self._ended_soon = 0  # connections in a row that did
 
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
