@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from edge.log import partition_of
+from services.errors import HistoryError
 from services.store.delivered import Delivered
 from services.store.history import History
 from services.store.influx.gaps import Gap, Stream
@@ -140,3 +141,13 @@ def test_a_note_of_the_first_release_counts_for_rows_and_forecasts(history: Hist
     assert json.loads((tmp_path / "series" / f"p{number}.json").read_text()) == {
         "rows": {"demo": T0 + 3 * STEP}, "forecasts": {"demo": T0 + STEP}
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["", "{", "[3]", "null"])
+def test_a_damaged_note_is_named(tmp_path: Path, content: str) -> None:
+    """With what to do; a shard that is restarted waits for that, where any other error would end it for good."""
+    (tmp_path / "series").mkdir()
+    (tmp_path / "series" / "p1.json").write_text(content)
+    with pytest.raises(HistoryError, match=r"series/p1\.json is damaged") as raised:
+        delivered(tmp_path, range(1, 2))
+    assert "remove it" in raised.value.hint
