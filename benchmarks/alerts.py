@@ -22,10 +22,10 @@ from models.alerts.crop_rules import rules_for
 from models.alerts.rule_watch import METRICS, SiteAhead
 from models.spec import ForecastSpec
 
-SCENARIOS, AHEAD = 100, 48
+SCENARIOS, AHEAD, HALF_HOURS = 100, 48, 9
 
 
-def cost(zones: int, half_hours: int = 9) -> dict[str, float]:
+def cost(zones: int) -> dict[str, float]:
     """CPU milliseconds a zone and half hour, the median; kilobytes of state a zone, and of a partition besides."""
     spec, rng = ForecastSpec(METRICS), np.random.default_rng(0)
     desk = AlertDesk(rules_for("tomato", "fruiting"), spec, zones)
@@ -41,7 +41,7 @@ def cost(zones: int, half_hours: int = 9) -> dict[str, float]:
     dark = np.zeros(day, dtype=np.bool_), np.zeros(AHEAD, dtype=np.bool_)
     minute = np.arange(day) * spec.step_ms // 60_000, np.arange(AHEAD) * 30
     names, everyone, spent = [f"zone-{z}" for z in range(zones)], np.arange(zones), []
-    for half_hour in range(half_hours):
+    for half_hour in range(HALF_HOURS):
         began = time.process_time()
         desk.see("site", names, everyone, rows, SiteAhead(half_hour, drawn, dark, minute), str)
         spent.append(time.process_time() - began)

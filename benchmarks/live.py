@@ -46,6 +46,8 @@ FIRST_RATE, CEILING = 1000.0, 200_000.0
 TRY_S = 65.0
 """Longer than a step: a run has to hold a moment in which a row of every zone closes and is forecast from."""
 SETTLE_S = 5.0
+GATEWAY_S = 60.0
+"""A gateway that has not subscribed after this will not."""
 PRECISION = 1.2
 EVERY_S = 0.5
 
@@ -126,9 +128,9 @@ class Live:
             for name in names
         })  # fmt: skip
 
-    def await_gateway(self, timeout_s: float = 60.0) -> None:
+    def await_gateway(self) -> None:
         """Wait until the gateway has subscribed: nobody keeps what is published before."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + GATEWAY_S
         while (
             not self._client.get("/status").raise_for_status().json()["components"].get("gateway", {}).get("connected")
         ):

@@ -122,7 +122,7 @@ class Watcher:
             return
         inside = np.flatnonzero(self.night[t + 1 : t + self.spec.steps_per_day + 1] == (kind == NIGHT)) + 1
         rows = inside[: np.flatnonzero(np.append(np.diff(inside) > 1, True))[0] + 1]
-        ways = self._ways(kind, learned, path, span, t)
+        ways = self._ways(kind, learned, path, span)
         for i, z in enumerate(learned.zones.tolist()):
             truth = self.y[z, np.minimum(t + rows, self.y.shape[1] - 1)]
             if not warm[z] or t + rows[-1] > self.stops[z] or np.isfinite(truth).mean() < 0.8:
@@ -143,18 +143,16 @@ class Watcher:
             day = int(self.table.end_ms[t] // DAY_MS)
             self.cases.append(Case(kind, z, day, found, limits, chance, share, float(found[0] < limit)))
 
-    def _ways(self, kind: int, learned: Learned, path: F32, span: tuple[int, int, bool], t: int) -> dict[str, F32]:
+    def _ways(self, kind: int, learned: Learned, path: F32, span: tuple[int, int, bool]) -> dict[str, F32]:
         """What each way says of the extreme, ``[S, Z, M]``."""
         bins, zones, names = learned.day_bin, learned.zones, [self.table.names[z] for z in learned.zones]
         drawn = self.paths.scenarios(zones, learned.step, int(bins[0]), path, "benchmark", names)
         ways, times = {}, slice(span[0], span[1])
         ways["scenarios"], _ = self.paths.extremes(zones, bins, drawn[:, :, times], kind, span)
         ways["uncorrected"], _ = self.paths.extremes(zones, bins, drawn[:, :, times], kind, (*span[:2], False))
-        alone = self.paths
-        stated = scenarios_without(alone, path, zones, learned, names, self.spec)
-        ways["stated dependence"], _ = alone.extremes(zones, bins, stated[:, :, times], kind, (*span[:2], False))
-        mixed = drawn[:, :, times].copy()
-        mixed = self.rng.permuted(mixed, axis=0)
+        stated = scenarios_without(self.paths, path, zones, learned, names, self.spec)
+        ways["stated dependence"], _ = self.paths.extremes(zones, bins, stated[:, :, times], kind, (*span[:2], False))
+        mixed = self.rng.permuted(drawn[:, :, times], axis=0)
         ways["independent times"], _ = self.paths.extremes(zones, bins, mixed, kind, (*span[:2], False))
         return ways
 
@@ -240,8 +238,9 @@ def judge(watcher: Watcher, spec: ForecastSpec) -> dict[str, Any]:
                     "reliability": [groups.cases, groups.chance, groups.came]}  # fmt: skip
 
 
-def cost(zones: int, steps: int = 24) -> dict[str, float]:
+def cost(zones: int) -> dict[str, float]:
     """CPU milliseconds a step of many zones: as now, with paths, and scenarios of one zone; state a zone."""
+    steps = 24  # after a day, in which everything is filled
     spec, rng = ForecastSpec(tuple(VOCABULARY)), np.random.default_rng(0)
     forecaster, paths = OnlineForecaster(spec, zones), Paths(spec, zones)
     for part in (forecaster, paths):

@@ -52,9 +52,9 @@ T = TypeVar("T")
 DAY_MS, MINUTE_MS = 86_400_000, 60_000
 END_MS = 1_773_532_800_000  # 2026-03-15 00:00 UTC
 AFTER_MS = 7 * MINUTE_MS
-"""So long after midnight the first row of the day has closed, and yesterday's files are merged."""
+"""This long after midnight the first row of the day has closed, and yesterday's files are merged."""
 LOOK_MS = 5000
-"""Where nothing comes the shard looks so often what is due."""
+"""How often the shard looks what is due where nothing comes."""
 KINDS = ("PUT", "LIST", "GET", "HEAD", "DELETE", "POST")
 MARK = "snapshots: the writer's mark"
 TREES = "trees: the pointer"

@@ -16,7 +16,7 @@ __all__ = ["LinesOfAStep", "formatter"]
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MOST_LINES = 100
 STEPS = 4
-"""So many steps are remembered: sites do not all have the same receive time, and one may be far ahead for good."""
+"""Steps that are remembered: sites do not all have the same receive time, and one may be far ahead for good."""
 
 
 def formatter(form: Literal["text", "json"], component: str) -> logging.Formatter:

@@ -47,7 +47,7 @@ class TlsFiles:
             raise OSError(f"{self.ca} holds no CA certificate in PEM: {error}") from error
 
     def check_certificate(self) -> None:
-        """The same of ``cert`` and ``key``; nothing without them."""
+        """As :meth:`check_ca` for ``cert`` and ``key``; does nothing where they are not set."""
         if self.cert is None or self.key is None:
             return
         self.cert.read_bytes()

@@ -13,8 +13,8 @@ _Array = npt.NDArray[Any]
 
 
 def moved_mean(held: _Array, count: _Array, new: _Array, slowest: _Array | np.floating[Any]) -> _Array:
-    """The mean ``held`` of so many values, once it has moved to ``new``: by ``1 / (count + 1)`` of the way, and by
-    ``slowest`` at least.
+    """The mean ``held`` of ``count`` values, once it has moved towards ``new``: by ``1 / (count + 1)`` of the way, and
+    by ``slowest`` at least.
 
     ``held`` is NaN until the first value, which it then is; where ``new`` is NaN, nothing moves.
 

@@ -29,7 +29,7 @@ class ZoneArrays:
 
     def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
         self._fields, self._zones = fields, 0
-        self._filled = 0  # so many entries hold what a zone's do, or a new one's
+        self._filled = 0  # entries that hold what a zone's do, or a new one's
         self._held = self._room(max(capacity, 1))
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ def part_of(count: int, taking_part: npt.NDArray[np.bool_]) -> float:
 
 
 def whose_turn(zones: int, most: int, number: int) -> slice:
-    """Which of so many ``zones`` do at their ``number``-th time what only ``most`` at a time may; all take turns.
+    """Which of ``zones`` zones have their turn at call ``number``: at most ``most`` at once, and each in its turn.
 
     >>> [list(range(5)[whose_turn(5, most=2, number=number)]) for number in range(4)]
     [[0, 3], [1, 4], [2], [0, 3]]

@@ -69,7 +69,7 @@ def refuse_an_emptied_storage(data_dir: Path, storage: Storage) -> None:
     if not _STATE.intersection(storage.list_folder("").folders):
         raise StartError(
             f"{storage.url} is empty, and {data_dir} belongs to the installation {known.read_text().strip()}",
-            f"Mount it, or name the storage of before. To begin anew on an empty one, remove {known}.",
+            f"Mount it, or name the earlier storage. To begin anew on an empty one, remove {known}.",
         )
 
 

@@ -31,12 +31,12 @@ class Inbox:
     """A queue from any number of threads to one writer, which takes batches of at most ``max_batch`` messages.
 
     A batch waits until its first message is ``linger_s`` old, or it is full: so there is one wake-up, one fsync and one
-    record a site for many messages, and no message waits longer. ``clock_s`` is monotonic; ``pause`` waits so many
-    seconds, or until it is told that the batch is full.
+    record a site for many messages, and no message waits longer. ``clock_s`` is monotonic; ``pause`` waits for the
+    seconds it is given, or until it is told that the batch is full.
 
     Until :meth:`durable` is told of a message, one that is sent again is the same, however often its connection ends:
-    it is kept once, at its place, and acknowledged on the connection that brought it last. Those of before are gone,
-    and their acknowledgements with them.
+    it is kept once, at its place, and acknowledged on the connection that brought it last. Earlier connections are
+    gone, and acknowledgements on them with them.
     """
 
     def __init__(

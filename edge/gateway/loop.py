@@ -142,7 +142,7 @@ class Gateway:
         self._stop_asked = True
 
     def _asked_to_stop(self) -> bool:
-        """Wait a little, then tell."""
+        """Wait a little; whether :meth:`stop` was called."""
         time.sleep(_IDLE_S / 2)
         return self._stop_asked
 
@@ -293,8 +293,9 @@ class Gateway:
 
 
 def _asked_for(topics: str, read: list[str]) -> list[list[str]]:
-    """``topics``, where strays come, and of what is read that which ``topics`` does not cover: two subscriptions may
-    bring a message twice. Then what is asked for where the broker does not give that: no strays, and only what is read.
+    """The subscriptions to ask for, in turn until the broker gives one: ``topics``, what is ``read`` beyond them, and
+    the topics that devices publish on by mistake; the same without the mistakes; what is read alone. What ``topics``
+    covers is not asked for again: two subscriptions may bring a message twice.
 
     >>> _asked_for("hothouse/v1/#", ["hothouse/v1/#"]), _asked_for("", ["hothouse/v1/#"])
     ([['hothouse/v1/#', '/hothouse/v1/#'], ['hothouse/v1/#']], [['hothouse/v1/#']])

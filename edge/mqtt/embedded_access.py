@@ -23,7 +23,7 @@ from edge.mqtt.followed_logins import FollowedLogins
 __all__ = ["DevicePasswords", "DeviceRules"]
 
 TOLD_AGAIN_S = 60.0
-"""What a device may not publish is logged once in so long for each topic."""
+"""Seconds in which a topic that a device may not publish on is logged once."""
 _MOST_TOLD = 1000
 _logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ __all__ = ["run"]
 LOOK_S = 10.0
 """How often the log's length is looked at."""
 AT_ONCE = 100
-"""Of what waited for a client, so many messages are sent before it has acknowledged some."""
+"""Messages that waited for a client and are sent before it has acknowledged some."""
 
 
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]

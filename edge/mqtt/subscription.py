@@ -48,9 +48,9 @@ class Subscription:
     how long the network thread lets messages gather before it reads them. Call :meth:`tend` a few times a second,
     always from the same thread. ``presence_topic`` holds, retained, whether we are connected; the broker itself says
     when we are lost. ``topics`` are lists of topics: the first is subscribed to, and if the broker refuses it, or ends
-    the connection on that request, the next one. A session that has topics of several keeps only those of that one.
-    ``on_answer`` is called in the network thread with the number of each message that was published and what the broker
-    says of it; one without MQTT 5 refuses none.
+    the connection on that request, the next one. A session keeps only the topics of the list that is in use.
+    ``on_answer`` is called in the network thread with the number of each message that was published and the broker's
+    answer to it; a broker without MQTT 5 refuses none.
 
     Another client with our client id takes our session over, and we take it back from it: so the pauses grow once a few
     connections of a lasting session did not hold.
@@ -66,7 +66,6 @@ class Subscription:
         receive_maximum: int,
         session_expiry_s: int,
         gather_s: float = 0.0,
-        keepalive_s: int = 30,
         presence_topic: str = "",
         on_answer: Callable[[int, ReasonCode], None] | None = None,
     ) -> None:
@@ -75,14 +74,13 @@ class Subscription:
         self.last_error = ""
         self._address = address
         self._client_id = client_id
-        self._topics = list(topics)  # the broker does not give us those before
-        self._asked = False  # and has not answered yet
-        self._unanswered = 0  # so many times in a row
+        self._topics = list(topics)  # without those that the broker did not give us
+        self._asked = False  # for the first of them, and the broker has not answered yet
+        self._unanswered = 0  # connections in a row that ended while it was asked
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
         self._gather_s = gather_s
-        self._keepalive_s = keepalive_s
         self._presence_topic = presence_topic
         self._on_answer = on_answer
         self._backoff = Backoff(jitter=random.SystemRandom().random)
@@ -91,7 +89,7 @@ class Subscription:
         self._v5 = address.v5
         self._started_s = self._now_s = 0.0
         self._answered = False  # the broker has said something on this connection
-        self._ended_soon = 0  # so many connections in a row
+        self._ended_soon = 0  # connections in a row that did
 
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
@@ -147,7 +145,6 @@ class Subscription:
             open_connection(
                 client,
                 self._address,
-                keepalive_s=self._keepalive_s,
                 session_expiry_s=self._session_expiry_s,
                 receive_maximum=self._receive_maximum,
             )

@@ -77,8 +77,8 @@ class Finding:
 
 
 class Cells(NamedTuple):
-    """Counts of a column's cells: those that say something, and of these those with a decimal comma and those that are
-    no number.
+    """Counts of a column's cells: ``said`` are not empty; of these ``commas`` have a decimal comma, and ``words`` are
+    no numbers.
     """
 
     said: int = 0
@@ -88,7 +88,7 @@ class Cells(NamedTuple):
     word: str = ""
 
     def and_then(self, more: Cells) -> Cells:
-        """Those of this column and of ``more`` cells below."""
+        """The counts of these cells and of ``more`` cells below them."""
         return Cells(
             self.said + more.said, self.commas + more.commas, self.words + more.words, self.comma or more.comma,
             self.word or more.word,
@@ -127,7 +127,7 @@ def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection
 
 
 def _pointed(cell: str) -> str:
-    """A number with a decimal comma as Python writes it; one with a point is none, but where it groups thousands."""
+    """A number with a decimal comma, as Python writes it; a point may only group thousands, else ``ValueError``."""
     text = cell.strip()
     if _GROUPED.match(text):
         return text.replace(".", "").replace(",", ".")

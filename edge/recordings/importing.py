@@ -78,11 +78,11 @@ class _Records:
         self._samples, self._refused, self._appended = 0, 0, 0
 
     def has_no_room_for(self, samples: int) -> bool:
-        """Whether the open record is to be closed before so many more."""
+        """Whether the open record must be closed before it takes this many ``samples`` more."""
         return len(self._passed) + samples > SAMPLES_A_RECORD or len(self._refusals) >= SAMPLES_A_RECORD
 
     def add(self, sample: Sample) -> None:
-        """One sample; what of it is impossible is refused, as the gateway does."""
+        """Take one sample; impossible values in it are refused, as the gateway refuses them."""
         values, wrong = check_values(sample.values)
         if values:
             passed = sample if values == sample.values else msgspec.structs.replace(sample, values=values)

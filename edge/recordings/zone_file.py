@@ -38,7 +38,7 @@ _SPREADSHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # .xlsx and .ods are zip a
 ROWS_AT_A_TIME = 400
 """Rows of text become numbers while a processor's cache still has them: with thousands it takes half as long again."""
 FEW_LINES = 20
-"""The names of columns are looked for in so many lines, to say where they stand."""
+"""First lines in which the names of columns are looked for, to say where they stand."""
 SEPARATOR_LINE = re.compile(r'"?sep=([;,|\t])"?\s*\Z', re.IGNORECASE)
 """Spreadsheets read such a line above the names of the columns, and some programs write it."""
 MOST_CELLS = 250_000_000
@@ -124,7 +124,7 @@ def _encoding(error: UnicodeDecodeError) -> str:
 
 
 def zone_of_table(name: str, table: Any, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
-    """The same of an Arrow table."""
+    """As :func:`read_zone`, from an Arrow table that is called ``name``."""
     return _zone_file(name, name, _read_arrow(table, name, said), said, zone, otherwise)
 
 

@@ -123,7 +123,7 @@ class Grower:
         return [other.setpoints(ts_ms, *outside(ts_ms)) for ts_ms in times_ms]
 
     def _is_planned(self, edit: _Edit) -> bool:
-        """The same of an edit and of its end a day later."""
+        """Whether the grower plans an edit beforehand; the same for the edit and for its end a day later."""
         key = [self._seed, 7, edit.zone, edit.local_ms % _DAY_MS, list(EDITS).index(edit.field)]
         return bool(np.random.default_rng(key).random() < _PLANNED)
 

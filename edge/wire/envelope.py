@@ -88,7 +88,7 @@ def _check(site: str, body: _Envelope) -> None:
         if len(columns) and not (
             columns.ts_ms.min() >= EPOCH_2000_MS and columns.ts_ms.max() <= body.receive_ms + FUTURE_TOLERANCE_MS
         ):
-            raise ValueError("it holds a sample of before 2000, or of after its receive time")
+            raise ValueError("it holds a sample from before 2000, or from after its receive time")
         if columns.site != site:
             raise ValueError(f"it holds samples of {columns.site[:64]!r}, not of {site}")
     elif body.kind == "refused":

@@ -42,13 +42,13 @@ Path = list[tuple[int, float]]
 
 DAY_MS = 86_400_000
 LONGEST_AHEAD_MS = 15 * DAY_MS
-"""So far ahead of its issue a plan may look: as far as weather services do."""
+"""How far ahead of its issue a plan may look: as far as weather services do."""
 
 LONGEST_PAST_MS = 2 * DAY_MS
-"""A plan may begin so long before its issue: services begin at midnight."""
+"""How long before its issue a plan may begin: services begin at midnight."""
 
 SETPOINT_HOLD_MS = DAY_MS
-"""So long the last value of a setpoint holds: ``models.features.plans.HOLD_MS``, which is not imported here, says the
+"""How long the last value of a setpoint holds: ``models.features.plans.HOLD_MS``, which is not imported here, says the
 same.
 """
 
@@ -76,11 +76,11 @@ def _metrics_of() -> dict[str, dict[str, Metric]]:
 
 
 METRICS_OF: Mapping[str, Mapping[str, Metric]] = _metrics_of()
-"""By kind the metrics that a plan may hold. Of a setpoint plan also positions that the grower sets by hand."""
+"""The metrics that a plan may hold, by kind. A setpoint plan may also hold positions that the grower sets by hand."""
 
 
 class PlanMessage(msgspec.Struct, frozen=True):
-    """What ``source`` foresaw when it ``issued_ms`` it. In zone ``_site`` it is meant for all zones of the site.
+    """What ``source`` foresaw at ``issued_ms``. In zone ``_site`` it is meant for all zones of the site.
 
     ``(site, zone, source, issued_ms)`` names a plan for ever. ``values`` holds finite numbers only, each within its
     metric's range, of metrics of its kind, none empty.
@@ -134,7 +134,7 @@ def plan_topic(site: str, zone: str, device: str) -> str:
 
 
 def encode_plan(plan: PlanMessage) -> bytes:
-    """The payload that says all of a plan but its place.
+    """The payload: all of a plan but its site and zone, which the topic names.
 
     >>> encode_plan(PlanMessage("s", "z", "grower", "setpoint", 1646092800000, {"sp_heat_c": [(1646096400000, 18.5)]}))
     b'{"issued":1646092800000,"source":"grower","kind":"setpoint","values":{"sp_heat_c":[[1646096400000,18.5]]}}'

@@ -104,10 +104,10 @@ EPOCH_2000_MS = 946_684_800_000
 """No sample is older than this."""
 
 _SUGGESTIONS = 3
-"""For so many unknown metrics of a message the nearest known one is named; a message may hold thousands."""
+"""The nearest known metric is named for this many unknown ones of a message; it may hold thousands."""
 
 _SHOWN = 3
-"""A sentence names so many of the mistakes in one message."""
+"""Mistakes in one message that a sentence names."""
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:

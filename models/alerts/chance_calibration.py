@@ -31,17 +31,17 @@ RARE = 0.05
 """The climatology of a rule of which nothing is known ..."""
 
 RARE_CASES, POOLED_CASES = 20.0, 2.0
-"""... counts as so many cases, and what is known of all zones at an hour of day as so many of a zone."""
+"""... counts as ``RARE_CASES`` cases; what all zones know of an hour of day counts as ``POOLED_CASES`` of a zone."""
 
 FORGET = 1 / 60
 """A case of the climatology is forgotten after some thirty days: an hour of day has two a day."""
 
 EXAMPLES = 8192
 ZONES = 8
-"""So many examples are kept, of so many zones each half hour, in turn: three weeks."""
+"""Examples that are kept, and zones that give one each half hour, in turn: three weeks of them."""
 
 REFIT = 12
-"""Weights are learned anew after so many half hours."""
+"""Half hours after which weights are learned anew."""
 
 SURE = 0.01
 """Neither scenarios nor climatology are ever surer than this."""

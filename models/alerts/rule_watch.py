@@ -79,7 +79,7 @@ class SiteAhead:
         return self.half_hour * STEP_MS + self.late_ms
 
     def of(self, places: I64) -> SiteAhead:
-        """The same of some of the zones."""
+        """The zones at ``places`` alone."""
         return replace(self, scenarios={name: drawn[:, places] for name, drawn in self.scenarios.items()})
 
 
@@ -248,7 +248,7 @@ class RuleWatch:
             s["now"][index, places, r] = np.where(on[:, -1], 1, np.where(known[:, -1], 0, -1))
 
     def _mark_day(self, index: int, r: int, newest: float, half_hour: int) -> None:
-        """The same of a number of 24 hours, from what it was at the end of each half hour that was looked at."""
+        """As :meth:`_mark`, for a rule about 24 hours as a whole: from its margin at the end of each half hour seen."""
         s, rule = self._zones, self.rules[r]
         self._margins["beyond"][index, half_hour % RING, self._day_columns[r]] = newest
         order = (half_hour + 1 + np.arange(RING)) % RING  # oldest first

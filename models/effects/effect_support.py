@@ -128,6 +128,7 @@ def _untried(changes: Sequence[PlanChange]) -> list[str]:
 
 
 WORDS = {"add": "add", "set": "set", "least": "at_least", "most": "at_most"}
+"""The ways to change a plan, as requests name them."""
 
 
 def _unknown(situation: Situation) -> list[str]:

@@ -251,7 +251,7 @@ _KNOWN_HOURS = tuple(f"{side}_hours" for side in _SIDES)
 
 
 def _with_known_hours(rows: Mapping[str, _Array]) -> Mapping[str, _Array]:
-    """A state of before does not count them: all hours that passed until the open one stand for them.
+    """Adds these counts to the state of a release that kept none: all hours that passed stand for them.
 
     Raises ``ValueError`` if it does not fit.
     """

@@ -67,9 +67,7 @@ class Skill:
     high: float
 
 
-def brier_skill(
-    chance: F64, came: F64, rival: F64, day: I64, block_days: int = BLOCK_DAYS, draws: int = DRAWS, seed: int = 0
-) -> Skill:
+def brier_skill(chance: F64, came: F64, rival: F64, day: I64) -> Skill:
     """``chance`` and ``rival`` of what ``came`` (1) or did not (0), each on a ``day``.
 
     >>> day, came = np.arange(40), np.tile([1.0, 0.0], 20)
@@ -84,9 +82,9 @@ def brier_skill(
     if not theirs.sum():
         return Skill(float("nan"), float("nan"), float("nan"))
     all_days = float(1 - ours.sum() / theirs.sum())
-    if len(days) < LEAST_BLOCKS * block_days:
+    if len(days) < LEAST_BLOCKS * BLOCK_DAYS:
         return Skill(all_days, float("nan"), float("nan"))
-    drawn = _drawn_days(len(days), block_days, draws, seed)
+    drawn = _drawn_days(len(days), BLOCK_DAYS)
     found = 1 - ours[drawn].sum(axis=1) / np.maximum(theirs[drawn].sum(axis=1), 1e-12)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Skill(all_days, float(low), float(high))
@@ -111,7 +109,6 @@ class Reliability:
 
 def reliability(
     chance: F64, came: F64, day: I64, edges: Sequence[float] = (0.05, 0.15, 0.35), block_days: int = BLOCK_DAYS,
-    draws: int = DRAWS, seed: int = 0,
 ) -> Reliability:  # fmt: skip
     """Group chances by ``edges``; groups without a case are left out. Intervals as those of :func:`brier_skill`.
 
@@ -126,7 +123,7 @@ def reliability(
     seen = [float(came[group == kind].mean()) for kind in kinds]
     apart = sum(count * abs(a - b) for count, a, b in zip(cases, said, seen, strict=True))
     days, at = np.unique(day, return_inverse=True)
-    drawn = _drawn_days(max(len(days), 1), block_days, draws, seed)
+    drawn = _drawn_days(max(len(days), 1), block_days)
     on_days = tuple(len(np.unique(at[group == kind])) for kind in kinds)
     low: list[float] = []
     high: list[float] = []
@@ -144,7 +141,7 @@ def reliability(
     )  # fmt: skip
 
 
-def _drawn_days(count: int, block_days: int, draws: int, seed: int) -> I64:
-    """Places of days in blocks that follow each other, ``[draws, count]``."""
-    starts = np.random.default_rng(seed).integers(0, count, (draws, -(-count // block_days), 1))
-    return np.asarray((starts + np.arange(block_days)).reshape(draws, -1)[:, :count] % count)
+def _drawn_days(count: int, block_days: int) -> I64:
+    """Places of days in blocks that follow each other, ``[DRAWS, count]``; the same each time."""
+    starts = np.random.default_rng(0).integers(0, count, (DRAWS, -(-count // block_days), 1))
+    return np.asarray((starts + np.arange(block_days)).reshape(DRAWS, -1)[:, :count] % count)

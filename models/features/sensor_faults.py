@@ -27,6 +27,8 @@ _Array = npt.NDArray[Any]
 
 Kind = Literal["stuck", "spike", "offset", "drop_out"]
 FAULT_KINDS: tuple[Kind, ...] = get_args(Kind)
+_STUCK, _SPIKE, _OFFSET, _DROP_OUT = range(1, len(FAULT_KINDS) + 1)
+"""A cell's fault as a number; 0 is none."""
 
 LEAST = {
     "air_temp_c": 1.0, "rh_pct": 4.0, "co2_ppm": 50.0, "leaf_temp_c": 1.5, "soil_temp_c": 0.7,
@@ -187,92 +189,96 @@ class SensorFaults:
         """The faults of these zones that last, a site-wide sensor's in each of them."""
         return self._faults(indices, self._zones["kind"][indices] > 0)
 
-    def _hear(self, c: dict[str, _Array], step: int, known: Bool) -> Bool:
+    def _hear(self, cells: dict[str, _Array], step: int, known: Bool) -> Bool:
         """Which channels are silent for longer than they usually are, or were until now."""
-        silence = np.where(c["heard"] >= 0, step - c["heard"], 0)
-        limit = np.maximum(self._silent, 2 * c["gap"])
+        silence = np.where(cells["heard"] >= 0, step - cells["heard"], 0)
+        limit = np.maximum(self._silent, 2 * cells["gap"])
         # A longer silence is learned little by little: one bad night must not hide the next.
-        c["gap"] = np.maximum(c["gap"] * (1 - self._slow), np.where(known, np.minimum(silence, limit), 0))
-        c["heard"] = np.where(known, step, c["heard"])
+        cells["gap"] = np.maximum(cells["gap"] * (1 - self._slow), np.where(known, np.minimum(silence, limit), 0))
+        cells["heard"] = np.where(known, step, cells["heard"])
         return np.asarray(silence > limit)
 
-    def _stand(self, c: dict[str, _Array], step: int, x: F32, known: Bool, silence: Bool, spoken: I64) -> Bool:
+    def _stand(self, cells: dict[str, _Array], step: int, x: F32, known: Bool, silence: Bool, spoken: I64) -> Bool:
         """Which channels have had one value for longer than they ever had. What was ``spoken`` last, before a
         ``silence``, ended then: nobody knows whether a sensor that comes back with the same value has moved meanwhile.
 
         At the end of a sensor's scale, or of what it has shown so far, it may stay as long as it likes.
         """
-        same = known & (x == c["value"]) & ~silence
-        stood = np.where(c["value_since"] >= 0, np.where(silence, spoken, step) - c["value_since"], 0)
-        limit = np.maximum(self._stuck, STUCK * c["stood"])
+        same = known & (x == cells["value"]) & ~silence
+        stood = np.where(cells["value_since"] >= 0, np.where(silence, spoken, step) - cells["value_since"], 0)
+        limit = np.maximum(self._stuck, STUCK * cells["stood"])
         moved = known & ~same
-        c["stood"] = np.maximum(c["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
-        c["value"] = np.where(moved, x, c["value"])
-        c["value_since"] = np.where(moved, step, c["value_since"])
-        at_an_end = (x >= c["high"]) | (x <= c["low"]) | (x >= self._top)
+        cells["stood"] = np.maximum(cells["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
+        cells["value"] = np.where(moved, x, cells["value"])
+        cells["value_since"] = np.where(moved, step, cells["value_since"])
+        at_an_end = (x >= cells["high"]) | (x <= cells["low"]) | (x >= self._top)
         return np.asarray(same & (stood > limit) & ~at_an_end)
 
     def _move(
-        self, c: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int, near: I64
+        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int, near: I64
     ) -> Bool:
         """Which values are further from the newest trusted one than anything moved before, but for all zones."""
-        age = step - c["level_step"]
-        comparable = usable & (c["level_step"] >= 0) & (age <= SETTLE_STEPS + 1)
-        d = np.where(comparable, x - c["level"], np.float32(np.nan))
-        moved = np.fmin(np.abs(d), np.abs(d - self._neighbours(d)))
+        age = step - cells["level_step"]
+        comparable = usable & (cells["level_step"] >= 0) & (age <= SETTLE_STEPS + 1)
+        departure = np.where(comparable, x - cells["level"], np.float32(np.nan))
+        moved = np.fmin(np.abs(departure), np.abs(departure - self._neighbours(departure)))
         largest = _most(self._zones["move"][indices[:, None], near])
         jump = comparable & ready & (moved > np.maximum(MOVE * largest, self._least))
-        c["jumping"] = np.where(jump, c["jumping"] + 1, 0)
-        settled = c["jumping"] > SETTLE_STEPS
+        cells["jumping"] = np.where(jump, cells["jumping"] + 1, 0)
+        settled = cells["jumping"] > SETTLE_STEPS
         spike = jump & ~settled
-        c["settled"] = np.where(settled, step, c["settled"])
-        c["jumping"] = np.where(settled, 0, c["jumping"])
-        c["size"] = np.where(spike, d, c["size"])
+        cells["settled"] = np.where(settled, step, cells["settled"])
+        cells["jumping"] = np.where(settled, 0, cells["jumping"])
+        cells["size"] = np.where(spike, departure, cells["size"])
         held = self._zones["move"][indices, hour]
         learned = np.where(settled, np.fmin(moved, MOVE * largest), np.where(spike | (age > 1), np.nan, moved))
         self._zones["move"][indices, hour] = np.fmax(held * (1 - self._forget), learned)
         trusted = usable & ~spike
-        c["level"] = np.where(trusted, x, c["level"])
-        c["level_step"] = np.where(trusted, step, c["level_step"])
-        extends = trusted & (x != c["value"]) | trusted & (c["value_since"] == step)
-        c["high"] = np.where(extends, np.fmax(c["high"], x), c["high"])
-        c["low"] = np.where(extends, np.fmin(c["low"], x), c["low"])
+        cells["level"] = np.where(trusted, x, cells["level"])
+        cells["level_step"] = np.where(trusted, step, cells["level_step"])
+        extends = trusted & (x != cells["value"]) | trusted & (cells["value_since"] == step)
+        cells["high"] = np.where(extends, np.fmax(cells["high"], x), cells["high"])
+        cells["low"] = np.where(extends, np.fmin(cells["low"], x), cells["low"])
         return np.asarray(spike)
 
-    def _range(self, c: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, hour: int, near: I64) -> Bool:
+    def _range(
+        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, hour: int, near: I64
+    ) -> Bool:
         """Which channels are off: beyond their range at this hour of day beside the other zones, or their own range
         where there are no others. The weather is free to be what it never was.
         """
-        was = c["kind"] == 1 + FAULT_KINDS.index("offset")
-        centre = self._neighbours(np.where(usable & ~was, x, np.float32(np.nan)))
+        was_off = cells["kind"] == _OFFSET
+        centre = self._neighbours(np.where(usable & ~was_off, x, np.float32(np.nan)))
         x = np.where(usable, x, np.float32(np.nan))
-        e = {"beside": x - centre, "own": x}
+        measured = {"beside": x - centre, "own": x}
         ranges = {
             name: (_most(self._zones[f"{name}_above"][indices[:, None], near]),
                    -_most(-self._zones[f"{name}_below"][indices[:, None], near]))
-            for name in e
+            for name in measured
         }  # fmt: skip
         alone = np.isnan(centre)
         above, below = (
             np.where(alone, own, beside) for own, beside in zip(ranges["own"], ranges["beside"], strict=True)
         )
-        departure = np.where(alone, e["own"], e["beside"])
+        departure = np.where(alone, measured["own"], measured["beside"])
         beyond = np.fmax(departure - above, below - departure)
-        jumped = (c["settled"] >= 0) & (step - c["settled"] <= self._offset)
+        jumped = (cells["settled"] >= 0) & (step - cells["settled"] <= self._offset)
         margin = np.maximum(np.where(jumped, RANGE / 2, RANGE) * (above - below), self._least)
-        out = usable & ~self._site_wide & (c["seen"] > 2 * self._learn) & (beyond > margin)
-        c["outside"] = np.where(out, c["outside"] + 1, np.where(usable, 0, c["outside"]))
-        c["inside"] = np.where(was & usable, np.where(beyond <= 0, c["inside"] + 1, 0), 0)
-        begins = ~was & (c["outside"] >= np.where(jumped, 2, self._offset))
-        back = was & (c["inside"] >= self._offset // 2)
-        normal = was & (step - c["since"] > self._give_up)
-        offset = (was | begins) & ~back & ~normal & usable
-        c["size"] = np.where(offset, np.where(departure > above, departure - above, departure - below), c["size"])
+        out = usable & ~self._site_wide & (cells["seen"] > 2 * self._learn) & (beyond > margin)
+        cells["outside"] = np.where(out, cells["outside"] + 1, np.where(usable, 0, cells["outside"]))
+        cells["inside"] = np.where(was_off & usable, np.where(beyond <= 0, cells["inside"] + 1, 0), 0)
+        begins = ~was_off & (cells["outside"] >= np.where(jumped, 2, self._offset))
+        back = was_off & (cells["inside"] >= self._offset // 2)
+        normal = was_off & (step - cells["since"] > self._give_up)
+        offset = (was_off | begins) & ~back & ~normal & usable
+        cells["size"] = np.where(
+            offset, np.where(departure > above, departure - above, departure - below), cells["size"]
+        )
         # What lasted is the new normal, and is learned from the beginning.
-        c["seen"] = np.where(normal, self._learn, c["seen"])
+        cells["seen"] = np.where(normal, self._learn, cells["seen"])
         z, k = np.nonzero(normal)
         fine = usable & ~offset & ~out
-        for name, said in e.items():
+        for name, said in measured.items():
             tops, bottoms = self._zones[f"{name}_above"], self._zones[f"{name}_below"]
             tops[indices[z], :, k] = bottoms[indices[z], :, k] = np.nan
             high, low = tops[indices, hour], bottoms[indices, hour]
@@ -290,23 +296,25 @@ class SensorFaults:
         high = ordered[np.minimum(count // 2, len(x) - 1), channel]
         return np.where((count >= 3) & ~self._site_wide, (low + high) / 2, np.float32(np.nan))
 
-    def _name(self, c: dict[str, _Array], step: int, found: list[Bool]) -> Bool:
+    def _name(self, cells: dict[str, _Array], step: int, found: list[Bool]) -> Bool:
         """Keep each cell's fault for :meth:`active`; which ones are new."""
-        before = c["kind"]
+        before = cells["kind"]
         kind = np.select(found, [*range(1, len(FAULT_KINDS) + 1)], 0).astype(np.int8)
         # Spikes come one at a time: the sensor is called faulty until an hour went by without.
-        lingers = (kind == 0) & (before == 2) & (step - c["last"] <= self._offset)
+        lingers = (kind == 0) & (before == _SPIKE) & (step - cells["last"] <= self._offset)
         # A missing value between faulty ones ends no fault.
-        waits = (kind == 0) & (before == 3) & (c["inside"] < self._offset // 2) & (c["heard"] < step)
-        c["last"] = np.where(kind > 0, step, c["last"])
+        waits = (kind == 0) & (before == _OFFSET) & (cells["inside"] < self._offset // 2) & (cells["heard"] < step)
+        cells["last"] = np.where(kind > 0, step, cells["last"])
         kind = np.where(lingers | waits, before, kind)
         new = (kind > 0) & (kind != before)
         since = np.select(
-            [kind == 1, kind == 3, kind == 4], [c["value_since"], step - c["outside"] + 1, c["heard"] + 1], step
+            [kind == _STUCK, kind == _OFFSET, kind == _DROP_OUT],
+            [cells["value_since"], step - cells["outside"] + 1, cells["heard"] + 1],
+            step,
         )
-        c["since"] = np.where(new, since, c["since"])
-        c["size"] = np.where(kind == 1, c["value"], c["size"])
-        c["kind"] = kind
+        cells["since"] = np.where(new, since, cells["since"])
+        cells["size"] = np.where(kind == _STUCK, cells["value"], cells["size"])
+        cells["kind"] = kind
         return np.asarray(new)
 
     def _faults(self, indices: I64, where: Bool) -> list[SensorFault]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 HISTORY = pd.Timedelta("48h")
-"""So much of the past is drawn, or as much as there is."""
+"""How much of the past is drawn, at most."""
 
 MEASURED, FORECAST = "#3b4a54", "#0072b2"
 

@@ -1,4 +1,4 @@
-"""The index of a frame becomes times in UTC; one that holds none is told with what makes it one that does."""
+"""The index of a frame becomes times in UTC; an error about one that holds no times says how to give it some."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class NetworkFamily:
     refits = False
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> QuantileNetwork:
-        """A network of these sizes."""
+        """A new network; ``options`` are its sizes, those that are left out have defaults."""
         network = QuantileNetwork(spec, **{name: options[name] for name in _OPTIONS if name in options})
         network.eval()
         return network
@@ -43,7 +43,7 @@ class NetworkFamily:
         return self.load(cases.spec, settings, fitted.state)
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> QuantileNetwork:
-        """The network of these weights."""
+        """The network with these weights; raises ``ValueError`` where one is not finite."""
         check_finite(arrays)
         network = self.make(spec, options)
         network.load_arrays(arrays)

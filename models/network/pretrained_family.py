@@ -39,7 +39,7 @@ class PretrainedFamily:
     refits = False
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> PretrainedNetwork:
-        """A network of these sizes."""
+        """A new network; ``options`` are its sizes, those that are left out have defaults."""
         network = PretrainedNetwork(spec, **{name: options[name] for name in _OPTIONS if name in options})
         network.eval()
         return network
@@ -59,7 +59,7 @@ class PretrainedFamily:
         return self.load(cases.spec, options, fitted.state)
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> PretrainedNetwork:
-        """The network of these weights, which fit any schema."""
+        """The network with these weights, which fit any schema; raises ``ValueError`` where one is not finite."""
         check_finite(arrays)
         network = self.make(spec, options)
         network.load_arrays(arrays)

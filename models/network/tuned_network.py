@@ -66,7 +66,7 @@ class TunedFamily:
     refits = True
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> TunedNetwork:
-        """The network of the package."""
+        """The network that comes with the package."""
         from models.pretraining.shipped_arrays import pretrained
 
         return TunedNetwork(spec, pretrained().arrays)
@@ -78,5 +78,5 @@ class TunedFamily:
         raise TypeError("it is fine-tuned on the examples that shards keep, by a job of its own")
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> TunedNetwork:
-        """The network of these arrays."""
+        """The network with these weights."""
         return TunedNetwork(spec, arrays)

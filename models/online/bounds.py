@@ -33,7 +33,7 @@ class Bounds:
         self._low, self._high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
 
     def thinnest_at(self, minutes: I64) -> F32:
-        """The least widths so many ``minutes [T]`` ahead, ``[T, M]``: on a line between those at horizons."""
+        """The least widths at ``minutes [T]`` ahead, ``[T, M]``: linear between those at the horizons."""
         return np.stack([np.interp(minutes, self._horizons_min, of) for of in self.thinnest.T], -1, dtype=np.float32)
 
     def within(self, median: F32) -> F32:

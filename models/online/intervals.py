@@ -75,8 +75,8 @@ class Intervals:
 
     def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32, part: float = 1.0) -> F32:
         """Truths less medians of forecasts of ``horizons [P]`` that matured at ``hour [Z]`` of the day, ``[Z, P, M]``,
-        NaN where unknown; of so large a ``part`` of a step's zones. Returns their sizes as multiples of what was usual
-        at that hour until now.
+        NaN where unknown; these zones are ``part`` (0 to 1) of those of a step. Returns the sizes as multiples of what
+        was usual at that hour until now.
         """
         s, known = self._zones, np.isfinite(residual)
         hours = np.repeat(hour[:, None], len(horizons), axis=1)

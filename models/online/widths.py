@@ -55,7 +55,7 @@ class Widths:
 
     def path(self, zones: I64, day_bin: I64, median: F32, quantiles: F32, knots: Knots, *, any_plans: bool) -> F32:
         """The quantiles around a path's ``median [Z, T, M]``, whose ``quantiles`` at learned horizons are issued
-        already: ``[Z, T, M, Q]``; ``any_plans`` may have changed the width of these.
+        already: ``[Z, T, M, Q]``. With ``any_plans`` plans may have changed the width of the issued ones.
         """
         below, above = self._between(zones, day_bin, knots)
         if any_plans:
@@ -83,7 +83,9 @@ class Widths:
         return self._with_first_days(zones, hours, np.arange(len(self._steps)), below, above)
 
     def _with_first_days(self, zones: I64, hours: I64, horizons: I64, below: F32, above: F32) -> tuple[F32, F32]:
-        """Widths at these hours as of these horizons, ``[Z, H, M]``, blended with those of a zone's first days."""
+        """The widths ``below`` and ``above`` at these hours and horizons, ``[Z, H, M]``, blended with those of a zone's
+        first days.
+        """
         share = self._first.share(zones)[:, None]
         if not share.any():
             return below, above

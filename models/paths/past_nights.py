@@ -31,10 +31,10 @@ NIGHT, DAY = 0, 1
 """A night has a minimum, a day a maximum."""
 
 KEPT = 64
-"""So many of each are remembered."""
+"""Nights, and days, that are remembered of a zone."""
 
 RATED = 256
-"""Of so many forecasts of each, all zones together, is remembered how good they were; the newest."""
+"""Newest forecasts of nights, and of days, of all zones together, of which it is remembered how good they were."""
 
 PRIOR = 100.0
 """The prior, that scenarios are right, weighs as much as this many of those: nights of one date are alike in all zones,
@@ -51,7 +51,7 @@ BEYOND_DAYS = 14
 """How long it is remembered how far values go beyond a path's times."""
 
 LEAST, RARE = 5, 0.1
-"""From so many nights on it is known what an unusually cold one is: as cold as the coldest tenth of them."""
+"""What an unusually cold night is, is known from ``LEAST`` nights on: as cold as the coldest ``RARE`` of them."""
 
 _HOURS = 24
 

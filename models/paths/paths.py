@@ -33,7 +33,8 @@ IsNight = Callable[[I64], Bool]
 """Steps ahead ``[T]``, 0 is now -> whether it is night then at the zones' site, ``[T]``."""
 
 RATED_ZONES = 32
-"""So many zones' nights are forecast in advance, four times a day, to see how good scenarios are; all take turns."""
+"""At most this many zones at once have their nights forecast in advance, four times a day, to see how good scenarios
+are; all zones take turns."""
 
 EVENING, MORNING = 19, 7
 """Where the sun's position is unknown it is night between these hours of the site's clock."""

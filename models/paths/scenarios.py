@@ -35,7 +35,7 @@ FIRST_DAYS, SETTLED_DAYS = 3.0, 9.0
 """... up to so many past days; from so many on the first does, and between them what lies between."""
 
 ROWS_A_DAY = 2
-"""So many templates are of one past day."""
+"""Templates that are taken from one past day."""
 
 SHARED = 0.25
 """Errors of two zones of a site have a correlation of this."""

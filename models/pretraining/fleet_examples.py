@@ -26,7 +26,7 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 TOGETHER = 96
-"""So many zones share an online layer, whole sites at a time: where there are many more, young zones take turns."""
+"""Zones that share an online layer, whole sites at a time: where there are many more, young zones take turns."""
 
 LEAST_STEPS = 12
 """No origin in a zone's first hour."""

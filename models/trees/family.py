@@ -50,7 +50,7 @@ class TreesFamily:
     refits = True
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> Trees:
-        """No tree yet."""
+        """A forest without a tree."""
         return Trees(spec, Forest(len(spec.horizons_min), len(spec.targets)), int(options.get("regressors", 0)))
 
     def fit(
@@ -72,7 +72,7 @@ class TreesFamily:
         return Trees(cases.spec, forest, width)
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> Trees:
-        """The trees of these arrays."""
+        """The trees in these arrays; raises ``ValueError`` where they do not fit."""
         regressors = int(options["regressors"])
         forest = Forest(len(spec.horizons_min), len(spec.targets), arrays)
         if arrays and not 0 <= arrays["column"].min() <= arrays["column"].max() < 2 * regressors:

@@ -40,7 +40,7 @@ class DeliveryFigures(TypedDict):
 class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     """Each way has a thread of its own, so that none waits for another. ``publish`` sends retained messages.
 
-    Raises :class:`ConfigError` where a secret cannot be read.
+    Raises :class:`ConfigError` where a secret cannot be read, :class:`StartError` where what was kept is damaged.
     """
 
     def __init__(

@@ -92,8 +92,8 @@ class AlertMail:
         return len(alerts)
 
     def _heard(self, alerts: Sequence[ShownAlert]) -> list[ShownAlert]:
-        """Without the end of alerts of which no mail said that they fire: a mute would be broken by it. That
-        ``fired_ms`` is there says nothing, for an alert that is muted has fired, too. Raises ``OSError``.
+        """These alerts, without those that are over and were never mailed as firing: a mail about them would break a
+        mute. ``fired_ms`` cannot say so, as a muted alert has fired, too. Raises ``OSError``.
         """
         over = {alert["id"] for alert in alerts if alert["state"] == "resolved"}
         kept = changes_of(self._storage, *over) if over else []

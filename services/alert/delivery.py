@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from edge.timing import Backoff
-from services.errors import NotStoredError
+from services.errors import NotStoredError, StartError
 from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
 
-__all__ = ["Channel", "Deliverer", "DeliveryError", "is_at_least", "key_of", "places_key"]
+__all__ = ["Channel", "Deliverer", "DeliveryError", "damage_told", "is_at_least", "key_of", "places_key"]
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +81,9 @@ class Deliverer:
 
     def _first_places(self) -> tuple[dict[str, int], bool]:
         try:
-            return {str(name): int(at) for name, at in json.loads(self._storage.read(self._key).content).items()}, True
+            with damage_told(self._storage, self._key):
+                kept = json.loads(self._storage.read(self._key).content)
+                return {str(name): int(at) for name, at in kept.items()}, True
         except NotStoredError:  # the channel is new
             places = {name: self._reader(name).newest_number() for name in journals(self._storage)}
             self._storage.put(self._key, _encoded(places))
@@ -163,6 +166,18 @@ def places_key(channel: str) -> str:
 
 def _encoded(places: dict[str, int]) -> bytes:
     return json.dumps(places, sort_keys=True).encode()
+
+
+@contextmanager
+def damage_told(storage: Storage, key: str) -> Iterator[None]:
+    """Around the reading of what a channel has kept; raises :class:`StartError` where it is damaged."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StartError(
+            f"{storage.address(key)} is damaged: {error}",
+            "Bring it back from a backup, or remove it: what it holds of alerts that were told, or wait, is lost then.",
+        ) from error
 
 
 def key_of(alert: ShownAlert) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from edge.wire.topic import alert_topic
-from services.alert.delivery import DeliveryError
+from services.alert.delivery import DeliveryError, damage_told
 from services.alert.delivery_trace import DeliveryTrace
 from services.errors import HothouseError, NotStoredError
 from services.messages import ShownAlert
@@ -50,7 +50,7 @@ class RetainedAlerts:
         self._publish, self._clear_after_s, self._wall_s = publish, clear_after_s, wall_s
         self._storage = stored_in(root)
         self._topics: dict[str, _Topic] = {}
-        with suppress(NotStoredError):
+        with suppress(NotStoredError), damage_told(self._storage, TOPICS):
             self._topics = _DECODER.decode(self._storage.read(TOPICS).content)
 
     def begin(self) -> None:

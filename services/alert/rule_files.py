@@ -25,7 +25,7 @@ __all__ = ["RuleFiles", "file_stamp"]
 _log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""An order that has not taken effect after so long was lost on the way, and is published again."""
+"""An order that has not taken effect by then was lost on the way, and is published again."""
 
 
 class RuleFiles:

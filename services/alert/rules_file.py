@@ -57,11 +57,11 @@ def _document_of(said: dict[str, Any]) -> dict[str, Any]:
     return {"changes" if name == "rules" else name: value for name, value in said.items()}
 
 
-def parse_rules(text: str, label: str = "the rules") -> tuple[AlertRule, ...]:
+def parse_rules(text: str) -> tuple[AlertRule, ...]:
     r"""The rules that ``text`` says; raises as :func:`parse_document`.
 
     >>> rules = parse_rules('crop = "lettuce"\n[rules.frost]\nlimit = 4.0\n[rules.heat]\noff = true')
     >>> rules[0].limit, [rule.name for rule in rules][:2]
     (4.0, ['frost', 'condensation'])
     """
-    return parse_document(text, label).rules
+    return parse_document(text, "the rules").rules

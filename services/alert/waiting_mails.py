@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from edge.timing import Backoff
+from services.alert.delivery import damage_told
 from services.errors import NotStoredError
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
@@ -54,7 +55,7 @@ class WaitingMails:
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._mails: list[_Mail] = []
         self.lost = 0
-        with suppress(NotStoredError):
+        with suppress(NotStoredError), damage_told(self._storage, MAILS):
             kept = _DECODER.decode(self._storage.read(MAILS).content)
             mails = [msgspec.structs.replace(mail, to=[one for one in mail.to if one in to]) for mail in kept]
             self._mails = [mail for mail in mails if mail.to]

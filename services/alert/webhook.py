@@ -13,7 +13,6 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ import msgspec
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.messages import ShownAlert
+from services.observe.duration import utc_text
 from services.runtime.threads.bounded_request import ask_within
 from services.store.storage import Storage
 
@@ -142,11 +142,10 @@ def cloud_event(alert: ShownAlert) -> dict[str, Any]:
     >>> event["id"], event["type"], event["source"], event["subject"], event["time"]
     ('6f0c-2', 'hothouse.alert.firing', '/hothouse/demo', 'z1/frost', '1970-01-01T00:00:00Z')
     """
-    time = datetime.fromtimestamp(alert["changed_ms"] / 1000, UTC).isoformat(timespec="seconds")
     return {
         "specversion": "1.0", "id": key_of(alert), "source": f"/hothouse/{alert['site']}",
         "type": f"hothouse.alert.{alert['state']}", "subject": f"{alert['zone']}/{alert['rule']}",
-        "time": time.replace("+00:00", "Z"), "datacontenttype": "application/json", "data": alert,
+        "time": utc_text(alert["changed_ms"]), "datacontenttype": "application/json", "data": alert,
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from services.runtime.supervise import ChildProcess
 __all__ = ["GatewayProcess", "read_status", "status_file"]
 
 QUIET_S = 10.0
-"""A gateway that did not write its status for so long does not live."""
+"""A gateway that has not written its status for longer is dead."""
 
 
 class GatewayProcess(ChildProcess):

@@ -349,12 +349,7 @@ class System:
             if self.settings.home_assistant.prefix:
                 raise ConfigError("home_assistant.prefix is set, and no broker is configured", "Set mqtt.host.")
             return
-        try:
-            link = home_assistant_link(
-                self.settings, self.broker.address(), self._serving.live_states, shards.actors
-            )  # fmt: skip
-        except OSError as error:
-            raise ConfigError(f"mqtt.password_file cannot be read: {error}") from error
+        link = home_assistant_link(self.settings, self.broker.address(), self._serving.live_states, shards.actors)
         if link is not None:
             self._home_assistant = self._parts.enter_context(link)
 

@@ -49,7 +49,7 @@ def read_plans(path: Path, sources: Sequence[str], table: Table) -> tuple[list[P
 
 
 def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: str) -> tuple[list[Plan], list[str]]:
-    """The same of a frame; ``label`` names it in sentences."""
+    """As :func:`read_plans`, from a frame; ``label`` names it in sentences."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):

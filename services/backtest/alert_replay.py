@@ -113,7 +113,7 @@ class _Ground:
         return float((on & known)[:, part].sum() / max(known[:, part].sum(), 1))
 
     def shares(self, rule: AlertRule) -> tuple[float, float]:
-        """The same of the first part, and of what is scored."""
+        """The :meth:`share` of the first part, and of the part that is scored."""
         return self.share(rule, slice(None, self.first)), self.share(rule, self.scored)
 
 

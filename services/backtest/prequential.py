@@ -57,7 +57,7 @@ class BacktestOptions:
     timezone: str | None = None
     network: bool = False
     trees: bool = True
-    fine_tune: bool = False  # it to the recording, every few days
+    fine_tune: bool = False  # ``pretrained`` to the recording, every few days
     pretrained: Pretrained | None = field(default_factory=pretrained)  # what corrects forecasts: the package's network
 
 

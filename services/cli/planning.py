@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 SHOWN = 4
-"""So many values of a metric are shown: what holds now, where that is known, and the next ones."""
+"""Values of a metric that are shown: what holds now, where that is known, and the next ones."""
 
 
 def register(app: typer.Typer) -> None:

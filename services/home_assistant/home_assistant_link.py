@@ -16,6 +16,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
+from services.errors import NotStoredError
 from services.home_assistant.names import RetainedMessage
 from services.home_assistant.publication import Publication
 from services.store.storage import Storage
@@ -43,10 +44,18 @@ class PublishedTopics:
         self._storage, self._key, self._kept = storage, key, set[str]()
 
     def read(self) -> set[str]:
-        """Those of the last time; none where the object is missing or damaged."""
+        """Those of the last time; none where the object is missing or damaged.
+
+        Raises ``OSError`` where it cannot be read: taken for empty it would be replaced, and what an earlier process
+        published would stay on the broker for ever.
+        """
         try:
             self._kept = {str(topic) for topic in json.loads(self._storage.read(self._key).content)}
-        except (OSError, ValueError, TypeError):
+        except NotStoredError:
+            self._kept = set()
+        except (ValueError, TypeError) as error:
+            where = self._storage.address(self._key)
+            _log.warning("%s is damaged: what it named may stay on the broker of Home Assistant: %s", where, error)
             self._kept = set()
         return set(self._kept)
 

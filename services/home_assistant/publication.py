@@ -122,7 +122,7 @@ class Publication:
                 zone.events, zone.asked_ms = events, forecast["origin_ms"]
 
     def _by_readings(self, came: Collection[tuple[str, str]]) -> tuple[set[str], set[str]]:
-        """Of these zones, and of their sites, the state topics that readings renew, and those of which every reading is
+        """The state topics of these zones and their sites: those that readings renew, and those whose readings are all
         too old. A site is in neither while another of its zones is well.
         """
         fresh, silent = set[str](), set[str]()

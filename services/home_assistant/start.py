@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from edge.mqtt.connection import MqttAddress
 from services.config import Settings
+from services.errors import StartError
 from services.forecast_spec import forecast_spec
 from services.home_assistant.documents import About
 from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
@@ -34,10 +35,16 @@ def home_assistant_link(
     settings: Settings, address: MqttAddress, live_states: Sequence[Any], shards: Sequence[Any]
 ) -> HomeAssistantLink | None:
     """The link, not entered yet; ``None`` where nobody wants one and none was there before. The last two are handles
-    of Ray actors.
+    of Ray actors. Raises :class:`StartError` where it is not known what an earlier process has published.
     """
     prefix, topics = settings.home_assistant.prefix, PublishedTopics(_beside(settings), TOPICS_FILE)
-    published = topics.read()
+    try:
+        published = topics.read()
+    except OSError as error:
+        raise StartError(
+            f"which topics Home Assistant was sent cannot be read: {error}",
+            f"See to {TOPICS_FILE} in the data folder or bucket; start again once it can be read.",
+        ) from error
     if not prefix and not published:
         return None
     client_id = f"hothouse-home-assistant-{installation_of(storage_of(settings))}"

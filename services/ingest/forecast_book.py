@@ -19,7 +19,7 @@ class Issued(NamedTuple):
 
 
 class ForecastBook:
-    """The newest forecast of each site; and those of before a crash, which stay as they were.
+    """The newest forecast of each site; and those from before a crash, which stay as they were.
 
     What was issued after a snapshot is learned from again at the row of the replay after which it was issued. That is
     its origin where it came at once, a later row where the network's answer took longer.
@@ -38,11 +38,11 @@ class ForecastBook:
             self._newest[origin.site] = Issued(origin, forecast)
 
     def newest(self) -> Iterator[Issued]:
-        """That of each site."""
+        """The newest forecast of each site."""
         return iter(self._newest.values())
 
     def of_zone(self, site: str, zone: str) -> Issued | None:
-        """The newest of a site, where the zone is in it."""
+        """The newest forecast of a site, if the zone is in it."""
         found = self._newest.get(site)
         return found if found is not None and zone in found.origin.zones else None
 
@@ -56,18 +56,18 @@ class ForecastBook:
         return found if found is not None and (found.version, found.zones) == (version, origin.zones) else None
 
     def begin_row(self, site: str, end_ms: int) -> None:
-        """A row closes: what lies so far back that none waits for its forecast any more is thrown away."""
+        """A row closes: forecasts that lie too far back to be asked for again are thrown away."""
         before = self._before.get(site)
         if before and end_ms > max(before) + MAX_ORIGINS * self._step_ms:
             before.clear()
 
     def has_before(self, site: str, origin_ms: int) -> bool:
-        """Whether anything was issued of this origin before a crash."""
+        """Whether anything was issued for this origin before a crash."""
         return origin_ms in self._before.get(site, {})
 
     def expect(self, forecast: IssuedForecast, newest_ms: int) -> bool:
-        """A forecast of before a crash, of a site whose newest row is ``newest_ms``: the newest issued comes last.
-        Whether it was issued after that very row, so that it counts now.
+        """Take a forecast from before a crash, the newest issued last; its site's newest row ends at ``newest_ms``.
+        Returns whether it was issued after that very row, so that it counts now.
         """
         self._before.setdefault(forecast.site, {})[forecast.origin_ms] = forecast
         after_ms = forecast.origin_ms + forecast.age_steps * self._step_ms

@@ -44,8 +44,8 @@ class LogReader:
         return records, len(records) == limit
 
     def backlog(self, offsets: Mapping[int, int], *, is_away: bool) -> int:
-        """How many records lie after these offsets of partitions. By what is known of a log that ``is_away``, or does
-        not answer: nobody waits for it.
+        """How many records lie after these offsets of partitions; of a log that ``is_away`` or does not answer, by what
+        was known last: nobody waits for it.
         """
         with suppress(LogError):
             if not is_away:
@@ -54,8 +54,8 @@ class LogReader:
         return sum(max(self._ends.get(partition, 0) - offset, 0) for partition, offset in offsets.items())
 
     def replays(self, offsets: Mapping[int, int]) -> bool:
-        """Whether what comes after these offsets was there when :meth:`backlog` first knew, or may have been, for it
-        never knew: another shard of these partitions may have counted it before.
+        """Whether records after these offsets were there when :meth:`backlog` was first answered, or may have been, as
+        it never was: another shard of these partitions may have counted them before.
         """
         return any(offset < self._begun_ends.get(partition, offset + 1) for partition, offset in offsets.items())
 
@@ -67,6 +67,6 @@ class LogReader:
         if end < offset:
             raise LogReplacedError(
                 f"partition {partition} of the log ends at {end} and was read up to {offset}: it is another log. Bring "
-                "the log of before back"
+                "the earlier log back"
             )
         look.restart(now_s)

@@ -68,7 +68,7 @@ class FairLock:
                 self._is_taken = False
 
     def let_others(self) -> None:
-        """Whoever has it lets those who wait have it first, and then goes on with it."""
+        """Called by the holder: the threads that wait now have it first, then the holder has it again."""
         if self._waiting:
             self.__exit__()
             self.__enter__()

@@ -19,7 +19,7 @@ __all__ = ["Retention"]
 DAY_MS = 86_400_000
 LOOK_EVERY_S = 3600.0
 LOOK_EVERY_RECORDS = 5_000
-"""Also where the newest receive time stands still. What time it is the newest of these records say."""
+"""Also where the newest receive time stands still; the newest of these records say what time it is."""
 LOOK_RECORDS = 500
 TIMES = 10
 """A site's newest receive times that say whether its clock goes: one reading that is ahead does not."""
@@ -28,8 +28,8 @@ PIECE = 5_000
 
 
 class _Clocks(NamedTuple):
-    """What time it is at sites whose receive times rise, and the sites where it stays the same: after a clock was ahead
-    all records have its time, until that has come.
+    """The time at sites whose receive times rise (``going``), and the sites where they stay the same (``standing``):
+    after a clock was ahead all records have its time, until that has come.
     """
 
     going: dict[str, int]

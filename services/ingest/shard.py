@@ -55,7 +55,8 @@ __all__ = ["Executors", "Outputs", "Shard"]
 SECOND_S = 1.0
 """How often figures are shown, and other models are looked for."""
 MAX_WAITING = 100_000
-"""So many dead letters, values of plans, rows with examples and changes of alerts wait for a storage that is away."""
+"""Dead letters, values of plans, rows with examples and changes of alerts, in all, that may wait for a storage that is
+away; nothing more is read then."""
 
 
 class Executors(NamedTuple):

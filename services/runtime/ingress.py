@@ -16,9 +16,9 @@ from services.runtime.ports import free_port, refuse_taken
 __all__ = ["Ingress", "certificate_of", "encrypted", "listens_at", "probe_ingress", "serve_environment"]
 
 HEADERS_S = 10
-"""So long a client may take for the headers of a request."""
+"""How long a client may take for the headers of a request."""
 IDLE_S = 300
-"""So long a connection stays open for its next one."""
+"""How long a connection stays open for its next request."""
 PEM, ADMIN = "tls.pem", "admin"
 
 

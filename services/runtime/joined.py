@@ -159,8 +159,8 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
     """Return once the application runs, or as much of it as the nodes take (``ray.replicas_per_node``), or one replica
     of each kind after ``enough_s``.
 
-    Where a node is lost the rest must start, and does not wait for another one: Serve starts what is missing when that
-    comes. Nor does it wait for a replica that does not come up. Raises ``RuntimeError`` where replicas fail.
+    Where a node is lost the rest must start without waiting for another one: Serve starts what is missing when that
+    comes. Nor is a replica waited for that does not come up. Raises ``RuntimeError`` where replicas fail.
     """
     from ray import serve
 
@@ -171,7 +171,7 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
         found = within(serve.status, STATUS_S).applications.get(name)
         if found is not None and found.status == "RUNNING":
             return
-        # At first a deployment may be said to be as the start before left it; the application is not.
+        # At first Serve may show a deployment as the previous start left it, but never the application.
         if found is not None and found.status == "DEPLOY_FAILED" and any(map(_gave_up, found.deployments.values())):
             raise RuntimeError(found.message)
         states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}

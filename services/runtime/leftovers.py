@@ -21,6 +21,8 @@ RECORD = "runtime.json"
 
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
+PATIENCE_S = 3.0
+"""How long processes may take to end after each signal."""
 
 LEAST_MIB = 16
 """Room that a runtime needs for its files. Without any its start never ends."""
@@ -59,12 +61,12 @@ def end_left_over(data_dir: Path) -> None:
     record.unlink(missing_ok=True)
 
 
-def end_processes_using(folder: Path, patience_s: float = 3.0) -> None:
+def end_processes_using(folder: Path) -> None:
     """Ask, then force, every process that was started on a file in our private ``folder`` to end, and wait for it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in _processes_using(folder):
             _signal(pid, number)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + PATIENCE_S
         while _processes_using(folder) and time.monotonic() < deadline:
             time.sleep(0.05)
 

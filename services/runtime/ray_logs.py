@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["KEPT", "PRUNE_EVERY_S", "prune_logs"]
 
 KEPT = 30
-"""Of so many processes that have ended the logs stay: enough to see why a training failed again and again."""
+"""Processes that have ended whose logs stay: enough to see why a training failed again and again."""
 PRUNE_EVERY_S = 300.0
 _OF_A_PROCESS = re.compile(
     r"(?:(?:python-core-)?worker-\w+(?:-\w+)?[-_]|event_(?:CORE_WORKER|EXPORT_TASK)_)(\d+)"

@@ -51,7 +51,7 @@ class OwnersPlace(Protocol):
     name: str
     """Of the state, for people."""
     beat_s: float
-    """So often an owner shows that it lives."""
+    """Seconds between two signs of life of an owner."""
 
     def machine(self) -> str:
         """Where the kernel's lock on our data folder is the same lock, and keeps others from this state."""

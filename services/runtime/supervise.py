@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from edge.timing import Backoff
 
 __all__ = ["ChildProcess"]
+
+_log = logging.getLogger(__name__)
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
@@ -108,6 +110,10 @@ class ChildProcess:
             with self._starting:
                 if self._stopping.is_set():
                     return
-                self.restarts += 1
-                with suppress(OSError):  # out of memory or processes: the old one stays ended, and we try again
-                    self._process = self._spawn()
+                try:
+                    again = self._spawn()
+                except OSError as error:  # out of memory or processes, or a full disk: the old one stays ended
+                    _log.warning("%s cannot be started again now, and is tried again: %s", self.name, error)
+                    continue
+                self.restarts += 1  # first: who sees the new process finds it counted
+                self._process = again

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 2.0
 WARN_EVERY = 30
-"""Of so many tries one is a warning: an actor that restarts is there after a few."""
+"""One in this many failed tries is a warning: an actor that restarts is there after a few."""
 
 News = TypeVar("News")
 

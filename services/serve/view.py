@@ -68,8 +68,8 @@ class View:
         self._only: frozenset[str] | None = None
 
     def of_sites(self, sites: frozenset[str] | None) -> View:
-        """What is known of these sites alone, or itself for ``None``: as if there were no others, and without what is
-        about the system. It does not follow the live state.
+        """A view as if there were these sites alone, without what is about the system; it does not follow the live
+        state. ``None`` is all sites: the view itself.
         """
         if sites is None:
             return self

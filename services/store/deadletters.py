@@ -107,7 +107,7 @@ class NewDeadLetters:
         self._after = {partition: log.span()[1] for partition, log in self._logs.items()}
 
     def read(self, limit: int) -> list[DeadLetter]:
-        """Those since the last call, at most so many of each partition, in the order of receive times.
+        """The letters since the last call, at most ``limit`` of each partition, in the order of receive times.
 
         Raises ``OSError``.
         """

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge.log import partition_of
-from services.errors import NotStoredError
+from services.errors import HistoryError, NotStoredError
 from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
 from services.store.storage import Storage, stored_in
 from services.store.tables.row_table import RowTable
@@ -25,7 +25,10 @@ _Note = dict[Kind, dict[str, int]]
 
 
 class Delivered:
-    """The notes of ``partitions``, of ``of_partitions`` in the log. One process writes those of a partition."""
+    """The notes of ``partitions``, of ``of_partitions`` in the log. One process writes those of a partition.
+
+    Raises :class:`HistoryError` where one is damaged.
+    """
 
     def __init__(self, storage: Storage | Path, partitions: Sequence[int], of_partitions: int) -> None:
         self._storage, self._of_partitions = stored_in(storage), of_partitions
@@ -70,11 +73,16 @@ class Delivered:
     def _load(self, number: int) -> _Note | None:
         try:
             said = json.loads(self._storage.read(_key(number)).content)
+            if all(isinstance(held, dict) for held in said.values()) and said:
+                return {**_empty(), **said}
+            return {"rows": said, "forecasts": dict(said)}  # of a version that noted rows alone
         except NotStoredError:
             return None
-        if all(isinstance(held, dict) for held in said.values()) and said:
-            return {**_empty(), **said}
-        return {"rows": said, "forecasts": dict(said)}  # of a version that noted rows alone
+        except (ValueError, AttributeError) as error:
+            raise HistoryError(
+                f"{self._storage.address(_key(number))} is damaged: {error}",
+                "Bring it back from a backup, or remove it: what InfluxDB lacks until now is not sent then.",
+            ) from error
 
     def _save(self, number: int) -> None:
         self._storage.put(_key(number), json.dumps(self._notes[number]).encode())

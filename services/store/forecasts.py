@@ -235,7 +235,7 @@ def _name(key: str) -> str:
 
 
 def _number(key: str) -> int:
-    """The number of a part, which rises; -1 for parts of before they had one.
+    """The number of a part, which rises; -1 for a part from a release that gave none.
 
     >>> [_number(name) for name in ("p0-1646092800000-000007-01ab.parquet", "p0-1646092800000-01ab.parquet")]
     [7, -1]

@@ -102,8 +102,8 @@ class History:
     ) -> MissingAdded:
         """Make zone rows of a site durable, where there is none of that zone and end: what is there stays.
 
-        ``rows`` has the columns of :func:`zone_table`. For the partition's writer; rows that wait for a flush are
-        looked at too. Raises as :meth:`flush`.
+        ``rows`` has the columns of :func:`zone_table`. For the partition's writer, who flushes before: rows that wait
+        for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         before = self.read(int(ends.min()) - 1, int(ends.max()), [site])

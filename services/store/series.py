@@ -35,7 +35,7 @@ REFUSED = (401, 403)
 """What InfluxDB answers where it does not take a token, or for this bucket."""
 
 PIECE_MS = 6 * 3_600_000
-"""So much of a gap is read from the history at a time."""
+"""How much of a gap is read from the history at a time."""
 
 LOOK_EVERY_S = 1.0
 READ_TRIES = 10

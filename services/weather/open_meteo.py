@@ -27,15 +27,15 @@ _MEAN_OF_HOUR_BEFORE = "radiation"
 _HOUR_MS = 3_600_000
 _UNITS = {"W/m²": ("W/m²", "W/m^2"), "m/s": ("m/s", "ms"), "°": ("°",), "°C": ("°C",), "%": ("%",)}
 _PAST_MS = 6 * _HOUR_MS
-"""Values that have passed tell how right the forecast is until now; so many hours of them are kept."""
+"""Values that have passed tell how right the forecast is until now; they are kept for this many hours."""
 
 _LAST_S = 253_402_300_799
 """The year 9999 ends then: what is later is not in seconds."""
 
 
 class WeatherError(ValueError):
-    """An answer is no forecast; the message says why, in one sentence. ``pause_s``: the service asks to be left alone
-    for so long.
+    """An answer is no forecast; the message says why, in one sentence. ``pause_s`` is how long the service asks to be
+    left alone.
     """
 
     def __init__(self, message: str, pause_s: float = 0.0) -> None:

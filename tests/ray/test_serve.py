@@ -129,6 +129,7 @@ def test_everything_listens_on_loopback_only(serving: Serving) -> None:
         except psutil.NoSuchProcess:
             continue
         open_ports += [(process.name(), c.laddr) for c in found if "127.0.0.1" not in c.laddr.ip]
+    assert open_ports
     assert all(name.startswith("ray::Serve") and address.ip == "::" for name, address in open_ports), open_ports
 
 

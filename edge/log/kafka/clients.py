@@ -43,7 +43,7 @@ class KafkaClients:
         for client in self._made.values():
             if is_another(client, self._address.topic, self.topic_id):
                 raise LogReplacedError(
-                    f"{self._address} was deleted and made anew: it is another log. Bring the log of before back, or "
+                    f"{self._address} was deleted and made anew: it is another log. Bring the earlier log back, or "
                     "let this one begin on a data folder and storage of its own"
                 )
 

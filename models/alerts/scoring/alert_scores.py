@@ -52,7 +52,7 @@ GROUP, GROUP_DAYS = 50, 10
 FEW = 10
 """A rule with fewer events is not judged alone: one event is more than a tenth of its hit rate."""
 
-DAY_MS, WEEK_MS = 86_400_000, 7 * 86_400_000
+HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 7 * 86_400_000
 
 CASE = ("chance", "usual", "came", "day")
 """What a case of a chance consists of."""
@@ -140,29 +140,43 @@ def score_rule(
     >>> found.hit_rate, found.false, round(found.lead_h, 2)
     (1.0, 1, 1.67)
     """
-    early, leads, events = EARLY_MS // step_ms, [], 0
+    events, leads_h = _events(on, alerts, first, step_ms)
+    length = on.shape[1]
+    resolved = [alert for alert in alerts if alert.end is not None and alert.told >= first]
+    without_event = [
+        alert for alert in resolved
+        if not on[alert.zone, alert.told : max(alert.end or 0, min(alert.until, length - 1)) + 1].any()
+    ]  # fmt: skip
+    false = [alert for alert in without_event if not alert.acted]
+    alerted_rows = sum(
+        known[alert.zone, max(alert.told, first) : length if alert.end is None else max(alert.end, first)].sum()
+        for alert in alerts
+    )
+    rows = int(known[:, first:].sum())
+    tally = AlertTally(
+        events=events, told=len(leads_h), alerts=len(resolved), false=len(false),
+        set_aside=len(without_event) - len(false), zone_weeks=rows * step_ms / WEEK_MS,
+        lead_h=float(np.median(leads_h)) if leads_h else float("nan"),
+    )  # fmt: skip
+    return _scored(tally, float(alerted_rows / max(rows, 1)), sum(alert.near for alert in false), cases)
+
+
+def _events(on: Bool, alerts: Sequence[ToldAlert], first: int, step_ms: int) -> tuple[int, list[float]]:
+    """How many events there were from a day after step ``first`` on, as an alert needs time to be told; and how many
+    hours before them those were told that were told early enough.
+    """
+    early, events = EARLY_MS // step_ms, 0
+    leads_h: list[float] = []
     for zone, course in enumerate(on):
         mine = [alert for alert in alerts if alert.zone == zone]
         for start, _ in spans_of(course):
-            if start < first + DAY_MS // step_ms:  # an alert needs time to be told
+            if start < first + DAY_MS // step_ms:
                 continue
             events += 1
             told = [alert.told for alert in mine if alert.told <= start and (alert.end is None or start < alert.end)]
             if told and start - min(told) >= early:
-                leads.append((start - min(told)) * step_ms / 3_600_000)
-    length = on.shape[1]
-    over = [alert for alert in alerts if alert.end is not None and alert.told >= first]
-    empty = [a for a in over if not on[a.zone, a.told : max(a.end or 0, min(a.until, length - 1)) + 1].any()]
-    under = sum(
-        known[a.zone, max(a.told, first) : length if a.end is None else max(a.end, first)].sum() for a in alerts
-    )
-    rows = int(known[:, first:].sum())
-    tally = AlertTally(
-        events=events, told=len(leads), alerts=len(over), false=sum(not a.acted for a in empty),
-        set_aside=sum(a.acted for a in empty), zone_weeks=rows * step_ms / WEEK_MS,
-        lead_h=float(np.median(leads)) if leads else float("nan"),
-    )  # fmt: skip
-    return _scored(tally, float(under / max(rows, 1)), sum(a.near and not a.acted for a in empty), cases)
+                leads_h.append((start - min(told)) * step_ms / HOUR_MS)
+    return events, leads_h
 
 
 def score_together(scores: Sequence[RuleScore], cases: Sequence[Mapping[str, _Array]]) -> RuleScore:

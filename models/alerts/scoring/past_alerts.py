@@ -1,7 +1,7 @@
 """Step 10 of the way of a reading: how good the alerts of a running system were, from what it kept of them.
 
-Events are those that the system saw itself: one that nobody was told of before has an alert, too, from when it was
-seen. So no rule has to be followed again, and each alert is judged by the rule that made it. Otherwise they are counted
+Events are those that the system saw itself: one that nobody was warned of has an alert, too, from when it was seen.
+So no rule has to be followed again, and each alert is judged by the rule that made it. Otherwise they are counted
 as :func:`~models.alerts.scoring.alert_scores.score_rule` counts those of a recording.
 """
 

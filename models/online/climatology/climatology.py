@@ -112,8 +112,8 @@ class Climatology:
     def learn(self, indices: I64, y: F32, day_bin: I64, held: F32 | None = None) -> Members:
         """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``.
 
-        Returns what the forecast from these rows is made of. ``held [Z, M]`` are values of a little before, from which
-        is forecast where a target is missing; nothing is learned of them.
+        Returns what the forecast from these rows is made of. ``held [Z, M]`` are slightly older values: where a target
+        is missing the forecast starts from them, but nothing is learned from them.
         """
         s = self._zones
         rows = self._aligned(indices, day_bin)
@@ -204,7 +204,7 @@ class Climatology:
         return rows
 
     def _leave_out(self, indices: I64, first: I64, stop: I64) -> None:
-        """Let the rows from ``first [Z]`` on, before ``stop [Z]``, be such as were never seen."""
+        """Forget the rows from ``first [Z]`` on, before ``stop [Z]``, as if they had never been seen."""
         reach = max(self._profiles.reach, self._examples.reach)
         first = np.maximum(first, stop - reach)  # after as many nothing of before is left
         for back in range(int((stop - first).max(initial=0)), 0, -1):

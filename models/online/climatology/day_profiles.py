@@ -70,9 +70,9 @@ class DayProfiles:
 
     @property
     def reach(self) -> int:
-        """So many of the newest rows are held."""
+        """How many of the newest rows are kept."""
         return int(self.zones["recent"].shape[1])
 
     def leave_out(self, indices: I64, rows: I64) -> None:
-        """Let rows of these numbers be such as were never seen."""
+        """Forget the rows with these numbers, as if they had never been seen."""
         self.zones["recent"][indices, rows % self.reach] = np.nan

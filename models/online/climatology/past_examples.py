@@ -23,7 +23,7 @@ class PastExamples:
     """Rings of each zone: an entry an example, ``stride`` rows apart. Rows between two are taken to lie on a line."""
 
     def __init__(self, spec: ForecastSpec, values: int, deviations: int, rates: int, capacity: int) -> None:
-        """Of so many rows ``values`` are kept, and ``deviations`` from as many profiles as there are ``rates``."""
+        """``values`` and ``deviations`` are how many rows each is kept for; each of the ``rates`` has a profile."""
         self.stride, targets = spec.example_steps, len(spec.targets)
         self.zones = ZoneArrays(
             capacity,
@@ -47,11 +47,11 @@ class PastExamples:
 
     @property
     def reach(self) -> int:
-        """Of so many of the newest rows something is held."""
+        """How many of the newest rows the examples span."""
         return int(max(self.zones[name].shape[1] for name in ("past", "deviation"))) * self.stride
 
     def leave_out(self, indices: I64, example: I64) -> None:
-        """Let examples of these numbers be such as were never seen."""
+        """Forget the examples with these numbers, as if they had never been seen."""
         for ring in (self.zones["past"], self.zones["deviation"]):
             ring[indices, example % ring.shape[1]] = np.nan
 

@@ -35,7 +35,7 @@ class UsualErrors:
         return np.where(self._mean > 1e-9, self._mean, 1.0)
 
     def learn(self, h: I64, residual: F32, part: float) -> None:
-        """Take errors ``[Z, P, M]`` of horizons ``h [P]``, of so large a ``part`` of a step's zones."""
+        """Take errors ``[Z, P, M]`` of horizons ``h [P]``; these zones are ``part`` (0 to 1) of those of a step."""
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
         known = ~np.isnan(mean)
         self._seen[h] += known

@@ -124,7 +124,7 @@ class Corrections:
         return {name: part.state_dict(copy) for name, part in parts.items() if part is not None}
 
     def load_state_dict(self, state: Mapping[str, Any], zones: int) -> None:
-        """Take over what :meth:`state_dict` gave, of so many ``zones``; what it lacks begins to learn. Raises
+        """Take over what :meth:`state_dict` gave for ``zones`` zones; a part that it lacks begins to learn. Raises
         ``ValueError`` if it does not fit.
         """
         self.known = None

@@ -33,7 +33,8 @@ DAYS = 6.0
 """How long its regressions remember; several side by side gain nothing."""
 
 PRIOR = 2.0
-"""Their prior is so many times that of the regressions on the rows: they have a good forecast to spoil."""
+"""How many times stronger their prior is than that of the regressions on the rows: they have a good forecast to
+spoil."""
 
 LIMIT = 4.0
 """No regression moves a forecast by more than this many times the climatology's usual error."""
@@ -144,8 +145,8 @@ class KnownAhead:
         return np.where(there[:, None], s["moves"][zones, at].astype(np.float32), np.float32(0))
 
     def moves_of_matured(self, zones: I64, step: int, h: I64, at: I64) -> F32:
-        """What those forecasts were moved by that wait at ``at [P]``, of horizons ``h [P]``, and whose truth comes at
-        ``step``, ``[Z, P, M]``.
+        """What the forecasts of horizons ``h [P]`` whose truth comes at ``step``, and which wait at ``at [P]``, were
+        moved by: ``[Z, P, M]``.
         """
         moves = [self.moved(zones, int(step - self._steps[one]), np.full(len(zones), place))
                  for one, place in zip(h.tolist(), at.tolist(), strict=True)]  # fmt: skip
@@ -154,9 +155,9 @@ class KnownAhead:
     def mature(
         self, rows: StepRows, h: I64, at: I64, missed: F32, unit: F64, taking_part: npt.NDArray[np.bool_]
     ) -> None:  # fmt: skip
-        """Learn from the examples of horizons ``h [P]`` at places ``at [P]`` whose truth ``rows`` are, by what the
-        forecasts without plans ``missed [Z, P, M]``, NaN where unknown; ``taking_part``: which of all zones had rows of
-        late.
+        """Learn from the examples of horizons ``h [P]`` at places ``at [P]`` whose truth has come in ``rows``.
+        Forecasts without plans were off by ``missed [Z, P, M]``, NaN where unknown; ``taking_part`` says which of all
+        zones had rows of late.
         """
         indices, step, day_bin = rows.zones, rows.step, rows.day_bin
         s, zone, origins = self._zones, indices[:, None], step - self._steps[h]
@@ -200,7 +201,7 @@ class KnownAhead:
         return _share(s["moved"][indices] + prior, s["agreed"][indices] + prior)
 
     def _learn_shares(self, zone: I64, h: I64, said: F32, wanted: F32, part: float) -> None:
-        """Answers ``[Z, P, M]`` that were given, and what had been right; of so large a part of a step's zones."""
+        """Learn from answers ``said [Z, P, M]`` and what was ``wanted``; ``part`` as in :meth:`Intervals.learn`."""
         s, ok = self._zones, np.isfinite(wanted)
         r, followed = np.where(ok, wanted, np.float32(0)), said * self._share[h]
         w = ok / np.maximum(np.abs(r - said), np.float32(LEAST))

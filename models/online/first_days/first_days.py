@@ -29,7 +29,7 @@ _Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 
 ALONE_DAYS, OLD_DAYS = 3.0, 9.0
-"""For this long the forecast is this one alone; then its share goes down to 0."""
+"""Until the first the forecast is this one alone; then its share goes down to 0 at the second."""
 
 MOST_ZONES = 128
 """With more zones than this, this many at a time learn from their errors and weigh their answers; all take turns."""
@@ -75,8 +75,8 @@ class FirstDays:
         return np.asarray(np.clip((OLD_DAYS - days) / (OLD_DAYS - ALONE_DAYS), 0, 1), dtype=np.float32)
 
     def young(self, indices: I64) -> _Bool:
-        """Which zones are in their first days, ``[Z]``. A target that has never been seen makes no zone young but one
-        of which nothing has: many have no sensor of CO₂.
+        """Which zones are in their first days, ``[Z]``. Targets that were never seen do not count, as many zones have
+        no sensor of CO₂; a zone of which nothing was seen is young.
         """
         seen = self._days.days(indices) > 0
         return np.asarray(((self.share(indices) > 0) & seen).any(axis=1) | ~seen.any(axis=1))

@@ -17,7 +17,7 @@ from services.store.history import zone_table
 __all__ = ["history_rows"]
 
 RECORDS = 512
-"""So many records of a thousand samples become rows at a time."""
+"""Records of a thousand samples that become rows at a time."""
 
 
 def history_rows(

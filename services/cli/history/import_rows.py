@@ -1,4 +1,4 @@
-"""``import``: history of before, from CSV, Parquet or InfluxDB, into a system that runs."""
+"""``import``: older history, from CSV, Parquet or InfluxDB, into a system that runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from services.config import Settings
 from services.errors import ConfigError, HistoryError, HothouseError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from edge.recordings.recording import Recording
+    from edge.recordings.replay import RecordingSource
     from services.store.imports.import_job import ImportJob, ImportNote
+    from services.store.storage import Storage
 
 __all__ = ["register"]
 
@@ -67,13 +71,6 @@ def import_rows(
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")
     settings = options_of(ctx).settings()
     with need_cluster("import"):
-        import pyarrow.compute as pc
-
-        from edge.recordings.recording import RecordingError
-        from edge.recordings.replay import RecordingSource
-        from services.cli.history.history_rows import history_rows
-        from services.cli.history.influx_tables import read_influx
-        from services.cli.history.sending_zones import new_zones, sending_sites, sending_zones
         from services.store.imports.import_job import new_job
         from services.store.storage import storage_of
     with ExitStack() as stack:
@@ -81,24 +78,59 @@ def import_rows(
             if query is None or site is None:
                 raise ConfigError("InfluxDB is read by a query, for a site", "Give --query FILE and --site NAME.")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            with errors.status("asking InfluxDB ...") as status:
-                read_influx(
-                    influx, org, settings.influx, query, zone_tag, folder,
-                    lambda count: status.update(f"asking InfluxDB ... {count:,} values"),
-                )  # fmt: skip
+            _fetch(influx, org, settings, query, zone_tag, folder)
         assert folder is not None
-        try:
-            clock = timezone or _clock(folder, mapping, site, settings)
-            with counting_bar("reading", DownloadColumn()) as told:
-                source = RecordingSource(folder, mapping, site, clock, log_notes=False, progress=told)
-        except RecordingError as error:
-            raise HothouseError(str(error), "docs/recordings.md says what a folder holds.") from error
-        recording, stream = source.recording, settings.stream
-        primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
-        with counting_bar("making rows", TaskProgressColumn()) as told:
-            rows = history_rows(
-                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told
-            )
+        source = _source(folder, mapping, site, timezone, settings)
+        rows = _rows(source, settings)
+    recording, storage = source.recording, storage_of(settings)
+    unknown = _new_zones(storage, recording)
+    if unknown:
+        console.print(f"[yellow]{escape(unknown)}[/]", highlight=False, soft_wrap=True)
+    if dry_run:
+        return
+    job = new_job(storage, recording.site, rows)
+    if wait:
+        _wait(job)
+    else:
+        console.print(f"import {job.id}: the system takes it up by itself", highlight=False)
+
+
+def _fetch(url: str, org: str, settings: Settings, query: Path, zone_tag: str, folder: Path) -> None:
+    """Write what an InfluxDB answers into ``folder``, as files of a recording."""
+    from services.cli.history.influx_tables import read_influx
+
+    with errors.status("asking InfluxDB ...") as status:
+        read_influx(
+            url, org, settings.influx, query, zone_tag, folder,
+            lambda count: status.update(f"asking InfluxDB ... {count:,} values"),
+        )  # fmt: skip
+
+
+def _source(
+    folder: Path, mapping: Path | None, site: str | None, timezone: str | None, settings: Settings
+) -> RecordingSource:
+    """The recording in ``folder``; raises :class:`HothouseError` where it cannot be understood."""
+    from edge.recordings.recording import RecordingError
+    from edge.recordings.replay import RecordingSource
+
+    try:
+        clock = timezone or _clock(folder, mapping, site, settings)
+        with counting_bar("reading", DownloadColumn()) as told:
+            return RecordingSource(folder, mapping, site, clock, log_notes=False, progress=told)
+    except RecordingError as error:
+        raise HothouseError(str(error), "docs/recordings.md says what a folder holds.") from error
+
+
+def _rows(source: RecordingSource, settings: Settings) -> pa.Table:
+    """The zone rows of a recording, shown; raises :class:`HothouseError` where times or columns make no sense."""
+    import pyarrow.compute as pc
+
+    from services.cli.history.history_rows import history_rows
+
+    recording, stream = source.recording, settings.stream
+    primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
+    with counting_bar("making rows", TaskProgressColumn()) as told:
+        rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told)
     now_ms = time.time() * 1000
     is_past = source.end_ms is not None and source.end_ms <= now_ms
     if is_past:
@@ -113,23 +145,20 @@ def import_rows(
         )
     if not is_past:
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
-    storage = storage_of(settings)
+    return rows
+
+
+def _new_zones(storage: Storage, recording: Recording) -> str:
+    """A warning about zones that have not sent yet, or about which that is not known; else empty."""
+    from services.cli.history.sending_zones import new_zones, sending_sites, sending_zones
+
     try:
         with errors.status("looking which zones send ..."):
             sending = sending_zones(storage, recording.site, recording.zones)
             sites = [] if sending else sending_sites(storage)
-            unknown = new_zones(recording.site, recording.zones, sending, sites)
-    except (HistoryError, OSError) as error:  # a file that is damaged hinders no import
-        unknown = f"Which zones send is not known: {error}"
-    if unknown:
-        console.print(f"[yellow]{escape(unknown)}[/]", highlight=False, soft_wrap=True)
-    if dry_run:
-        return
-    job = new_job(storage, recording.site, rows)
-    if wait:
-        _wait(job)
-    else:
-        console.print(f"import {job.id}: the system takes it up by itself", highlight=False)
+            return new_zones(recording.site, recording.zones, sending, sites)
+    except (HistoryError, OSError) as error:  # an import need not wait for the repair of a damaged file
+        return f"Which zones send is not known: {error}"
 
 
 def _clock(folder: Path, mapping: Path | None, site: str | None, settings: Settings) -> str | None:

@@ -14,11 +14,11 @@ from services.store.storage import Storage, stored_in
 __all__ = ["ADVICE", "BrokerRefusals", "Troubles", "device_of"]
 
 TOLD_AGAIN_S = 60.0
-"""The same trouble of the same device is told once in so long; in between it is counted."""
+"""Seconds in which the same trouble of the same device is told once; in between it is counted."""
 MOST_CLIENTS = 1000
 TAKEN_OVER = 5
-"""So many connections of one client id that end for another one in ``TOLD_AGAIN_S`` are of several devices: fewer may
-be of one that was cut off."""
+"""A client id is taken to be that of several devices once this many of its connections ended for another one within
+``TOLD_AGAIN_S``: fewer may be of one device that was cut off."""
 AT_ONCE = 50
 """Letters of a partition that are looked at in one go, for each second between looks."""
 

@@ -34,7 +34,7 @@ from services.store.rows import DeadLetter, DeviceRows, SiteStep
 __all__ = ["KEPT_RESOLVED", "PartitionAlerts"]
 
 KEPT_RESOLVED = 200
-"""So many alerts that are over are still shown."""
+"""Newest alerts that are over and still shown."""
 
 LEARNED_SHARE = 0.5
 """Rules of the climate look at a zone from when this share of its last day is known."""

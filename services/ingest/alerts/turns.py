@@ -26,7 +26,7 @@ ROOM = 0.8
 """All zones get their turn within this share of a half hour, because ticks may be late."""
 
 LEAST = 4
-"""At least so many zones get a turn at each tick."""
+"""Zones that get a turn at each tick, at least."""
 
 _Zone = tuple[str, str]
 

@@ -58,9 +58,9 @@ def rows_of_day(view: PartitionView, spec: ForecastSpec, step: SiteStep, zones: 
 
 
 def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]) -> SiteAhead | None:
-    """Scenarios and past rows of these zones, from the site's newest step.
+    """Scenarios of these zones for the time ahead, drawn from the site's newest step.
 
-    ``None`` if what was learned of the site was lost, until its next row.
+    ``None`` until the site's next row if what was learned of the site was lost.
     """
     step, basis = view.latest[site], view.bases.get(site)
     if basis is None or basis.step != step.end_ms // spec.step_ms:

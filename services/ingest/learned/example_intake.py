@@ -14,7 +14,7 @@ from services.store.examples.shown_examples import KeptExamples
 __all__ = ["MOST_ZONES", "ExampleIntake"]
 
 MOST_ZONES = 12
-"""So many zones of a partition give examples: more teach little, and each takes 70 kB a day."""
+"""Zones of a partition that give examples: more teach little, and each takes 70 kB a day."""
 
 
 class ExampleIntake:

@@ -177,15 +177,15 @@ class PartitionLearner:
         self.issued.put(origin, forecast)
 
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
-        """Take a site's forecasts of before a crash, the newest issued last. Each that was issued after the snapshot is
-        learned from again, once the replay has reached the row after which it was issued.
+        """Take a site's forecasts from before a crash, the newest issued last. Each that was issued after the
+        snapshot is learned from again, once the replay has reached the row after which it was issued.
         """
         for forecast in forecasts:
             if self.issued.expect(forecast, self.latest[forecast.site].end_ms):
                 self._count(forecast)  # perhaps the snapshot knows it: once more changes nothing
 
     def _count(self, forecast: IssuedForecast) -> None:
-        """Learn from a forecast of before a crash, as if it had been issued now, after the newest row."""
+        """Learn from a forecast from before a crash, as if it had been issued now, after the newest row."""
         self.revision += 1
         indices = [self.parts.rings.index(forecast.site, zone) for zone in forecast.zones]
         zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]

@@ -136,7 +136,7 @@ class SignalWatch:
         return sorted((event for told in self._told.values() for event in told), key=lambda event: event.at_ms)
 
     def faults_now(self, indices: I64, sites: Iterable[str]) -> int:
-        """How many sensors of these zones, and by their units of these sites, are faulty now."""
+        """How many sensors are faulty now: of these zones, and those of these sites that send another unit."""
         return len(self._faults.active(indices)) + sum(self._units.get(site, 0) for site in sites)
 
     def state(self) -> dict[str, Any]:

@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 5.0
 RETRY_S = 0.5
 MAX_UNSENT = 2_000
-"""So many forecasts wait for a live state that is away; of each zone the newest waits, however many there are."""
+"""Forecasts that may wait for a live state that is away; the newest of each zone waits, however many zones there are.
+"""
 
 
 @dataclass(slots=True)

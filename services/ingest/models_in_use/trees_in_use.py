@@ -45,7 +45,7 @@ class TreesInUse(ModelInUse[HasTrees, Forest]):
         self._older = Forests(storage)
 
     def _pointed(self) -> Pointed:
-        """What the pointer names; where it was never moved, the newest trees of before there was one."""
+        """What the pointer names; where it was never moved, the newest trees of a release that had no pointer."""
         pointed = super()._pointed()
         if pointed == NOWHERE and (name := self._older.newest()):
             return Pointed(NOWHERE.generation, name, "")

@@ -36,7 +36,7 @@ STALE_MS = 12 * HOUR_MS
 long as any of it may lie ahead.
 """
 KEPT_MS = 48 * HOUR_MS
-"""What was superseded so long ago is dropped, also where no row closes."""
+"""Plans that were superseded longer ago are dropped, also where no row closes."""
 _EVER_MS = 2**62
 _TOO_MANY = 1_000
 """Item of a letter that is not about what the record says: those of a record are told apart by their items."""

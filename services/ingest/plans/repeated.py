@@ -49,8 +49,8 @@ def repeated(
     site: str, zone: str, end_ms: int, step_ms: int, rows: npt.NDArray[np.float32], channels: Sequence[str],
     local_ms: Callable[[int], int],
 ) -> PlanMessage | None:  # fmt: skip
-    """What was set in the last 24 hours, for the next 48, at the same times of the site's clock; ``rows [L, C]`` are
-    those of these hours, the newest last.
+    """The setpoints of the last 24 hours as a plan for the next 48, at the same times of the site's clock;
+    ``rows [L, C]`` are those of the last 24 hours, the newest last.
 
     ``None`` where nothing was set.
     """
@@ -68,7 +68,7 @@ def repeated(
 
 
 def _later(ms: int, days: int, local_ms: Callable[[int], int]) -> int:
-    """So many days later by the site's clock. What a clock leaves out falls into the hour before."""
+    """The time ``days`` days later by the site's clock. A time that the clock leaves out falls into the hour before."""
     plain_ms = ms + days * DAY_MS
     return plain_ms - (local_ms(plain_ms) - plain_ms) + (local_ms(ms) - ms)
 

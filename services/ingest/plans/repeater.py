@@ -10,7 +10,7 @@ from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 __all__ = ["RepeatedPlans"]
 
 AGAIN_S = 600.0
-"""A plan that has not come back after so long was lost on the way, and is published again."""
+"""A plan that has not come back by then was lost on the way, and is published again."""
 
 
 class RepeatedPlans:

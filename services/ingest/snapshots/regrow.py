@@ -149,7 +149,7 @@ class Regrowth:
         return found
 
     def _read_issued(self) -> dict[tuple[str, int], list[IssuedForecast]]:
-        """By site and by the row after which they were issued. Those of before have all matured; what is grown learns
+        """By site and by the row after which they were issued. Earlier ones have all matured; what is grown learns
         from its own forecasts there, as a backtest does.
         """
         horizons, targets = self._shape
@@ -181,7 +181,7 @@ class Regrowth:
 
 
 def _columns(table: pa.Table, names: Sequence[str]) -> Any:
-    """[rows, names], NaN where a file of before lacks a column."""
+    """[rows, names], NaN where an older file lacks a column."""
     none = np.full(len(table), np.nan, np.float32)
     there = set(table.column_names)
     columns = [table[name].to_numpy().astype(np.float32) if name in there else none for name in names]

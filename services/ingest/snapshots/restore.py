@@ -147,7 +147,7 @@ def _refuse_another_log(log: Log, number: int, offset: int, of_before: str) -> N
         return
     raise SnapshotError(
         f"the log of partition {number} {why}: it is another log",
-        "Bring the log of before back, or let this one begin on a data folder and storage of its own.",
+        "Bring the earlier log back, or let this one begin on a data folder and storage of its own.",
     )
 
 

@@ -182,7 +182,7 @@ class Snapshots:
         return f"{self._folder}/{name}" if self._folder else name
 
     def _remove_old(self, newest: str) -> None:
-        """Keep ``newest`` and the usable one before it. Those of later offsets are of before a replay."""
+        """Keep ``newest`` and the usable one before it. Those with later offsets were written before a replay."""
         there = self._there()  # once: a bucket is paid by the list
         names = [name for name in there if name.endswith(".snapshot")]
         before = [name for name in names if name < newest and name not in self._useless]

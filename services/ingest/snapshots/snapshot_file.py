@@ -42,7 +42,7 @@ __all__ = [
 MAGIC = b"HHSNP2\r\n"
 FORMAT = 11
 HEADER_BYTES = 65_536
-"""So much is read of a snapshot to see its header, which is smaller as a rule."""
+"""Bytes of a snapshot that are read to see its header, which is smaller as a rule."""
 _ARRAY, _LARGE = 1, 2  # codes of the MessagePack extensions that hold an array
 
 

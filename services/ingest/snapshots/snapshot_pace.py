@@ -17,7 +17,7 @@ SNAPSHOT_RECORDS = 20_000
 PAUSES_BEHIND = 4
 """While it is behind a shard saves this many times less often: what a crash costs then is little beside what waits."""
 FORECASTS_FIRST_S = 5.0
-"""So long a snapshot waits for forecasts of rows that have just closed: they are what people wait for."""
+"""How long a snapshot waits for forecasts of rows that have just closed: they are what people wait for."""
 SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 LOOKED_AT_BYTES_PER_S = 100_000_000

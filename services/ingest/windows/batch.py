@@ -54,7 +54,7 @@ class RunSamples(NamedTuple):
     end_ms: int | None  # of the row that all belong to, where that is one and the run was taken whole
 
     def places(self, samples: I64) -> list[tuple[int, int]]:
-        """The record of each of these samples, and which of the record's samples it is."""
+        """Of each of these samples its record, and its place among the samples of that record."""
         record = np.searchsorted(self.starts, samples, "right") - 1
         return [*zip(record.tolist(), (samples - self.starts[record]).tolist(), strict=True)]
 
@@ -169,7 +169,7 @@ class _Numbers:
         return True
 
     def _most_new(self, run: Run) -> int:
-        """At most so many names of a run are new."""
+        """How many names of a run are new, at most."""
         high = self._high_of(run.first, run.stop)
         return self._heads.size(self._new(run.first, run.stop)) + len(self._high_at[high])
 

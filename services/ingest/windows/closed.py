@@ -24,8 +24,8 @@ _PAYLOAD_BYTES = 1024
 
 
 class CamePlan(NamedTuple):
-    """A plan's record, up to when its site's rows had closed when it came, ``None`` before the first, and what time it
-    was at the site.
+    """A plan's record; when it came, its site's rows were closed up to ``closed_ms`` (``None`` before the first), and
+    the time at the site was ``now_ms``.
     """
 
     record: Record
@@ -41,8 +41,8 @@ class Left(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A tick or an event, how many steps of this feed had closed when it was taken, what time it was at the site, and
-    which zone left with it.
+    """A tick or an event. When it was taken, ``steps`` of this feed had closed, and the site's time was ``now_ms``; the
+    zone ``left`` left with it.
     """
 
     record: Record

@@ -70,7 +70,7 @@ class SiteWindows:
     def samples(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> int:
         """Take a run of samples; how many of its records are done with. ``places`` are its records.
 
-        Afterwards :attr:`names` may be another object: then what was numbered by the one of before is to be numbered
+        Afterwards :attr:`names` may be another object: then whatever the earlier one has numbered must be numbered
         again.
         """
         if run.records:

@@ -39,7 +39,7 @@ class Schedule(Protocol):
 
 
 class Every:
-    """A slot every so many seconds, from ``now_s`` on. Slots that were missed count as one that is due.
+    """A slot every ``every_s`` seconds, from ``now_s`` on. Slots that were missed count as one that is due.
 
     >>> schedule = Every(60, now_s=0)
     >>> schedule.use(150)

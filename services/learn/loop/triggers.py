@@ -44,14 +44,14 @@ class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
     Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
-    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
-    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
+    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps the
+    slots from before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
     rows are a schedule by the stream's own time.
 
-    After each end no retraining starts by itself for ``cool_down_s``, for twice as long after each further one in a row
-    that failed, up to an hour, and neither drift nor volume starts one for
-    ``rest`` times as long as it took: where many sites drift in turn, most of the time nothing is trained. An
-    operator's may. All times are seconds of one monotonic clock.
+    After each end no retraining starts by itself for ``cool_down_s``; each further one in a row that failed doubles
+    that, up to an hour. Neither drift nor volume starts one for ``rest`` times as long as the last one took: where many
+    sites drift in turn, most of the time nothing is trained. An operator's wish waits for neither. All times are
+    seconds of one monotonic clock.
 
     >>> from services.learn.loop.schedule import Every
     >>> triggers = Triggers(Every(60, now_s=0), cool_down_s=5, min_days=2, now_s=0)

@@ -17,7 +17,7 @@ from services.learn.promotion.registry import Registry
 __all__ = ["DuePromotion"]
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
-"""How soon it is tried again where MLflow is away."""
+"""How soon a promotion is tried again where MLflow is away."""
 
 _log = logging.getLogger(__name__)
 

@@ -47,7 +47,6 @@ def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
 class Pruner:
     """Keeps the files of models in use and of the ``keep`` newest that have any; 0 keeps all.
 
-
     ``serving`` gives the version that the model pointer names, and raises where the model pointer is away: then nothing
     is removed. Called where no training runs: one may begin with the weights of a model that was champion when it
     began.

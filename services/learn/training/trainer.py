@@ -148,7 +148,8 @@ def _loop(config: dict[str, Any]) -> FitResult:
 def _examples(plan: TrainPlan, settings: TrainingConfig, rank: int, world: int) -> tuple[WindowSet, I64, int | None]:
     """What worker ``rank`` trains on, and how many steps an epoch has, ``None`` where it is alone.
 
-    Sensors may be dead in all of its zones, so that it has no origin; only where no worker has any there is none.
+    Sensors may be dead in all of its zones, so that it has no origin of its own. ``origins`` are empty only where no
+    worker has any.
     """
     windows, origins = _rows_for(plan, rank, world)
     if world == 1:
@@ -209,7 +210,7 @@ def _resume(plan: TrainPlan) -> TrainingProgress | None:
 
 
 def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:
-    """How many workers Ray Train is to start: a number, or from so few to so many."""
+    """How many workers Ray Train is to start: a number, or the fewest and the most."""
     most = _most_workers(plan)
     return (plan.min_workers, most) if 0 < plan.min_workers < most else most
 

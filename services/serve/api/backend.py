@@ -89,7 +89,7 @@ class Backend(Protocol):
     async def said_ahead(
         self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
     ) -> SaidAhead:
-        """What was said of a target so long before each time of a span; 503 where it cannot be read."""
+        """What was forecast for a target ``horizon_min`` before each time of a span; 503 where it cannot be read."""
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """What was kept out, counted by reason and topic, and the newest letters; 503 where they cannot be read."""

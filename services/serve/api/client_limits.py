@@ -31,10 +31,10 @@ UNLIMITED = ("/health/",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Requests a second, with so many at once, and open streams, of one client; 0: no limit.
+    """What one client may do: ``per_s`` requests a second, ``burst`` at once, ``streams`` open; 0: no limit.
 
-    Of those before us that append to ``X-Forwarded-For`` ``ingress`` says whether our own is the first, and ``proxies``
-    names further ones, by address or network. Where ``known`` is false addresses say nothing of clients.
+    ``ingress`` says whether our own ingress stands before us and appends to ``X-Forwarded-For``; ``proxies`` are others
+    that do, by address or network. Where ``known`` is false addresses do not tell clients apart.
     """
 
     per_s: float = 0.0

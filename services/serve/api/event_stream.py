@@ -22,9 +22,9 @@ from services.serve.live_state import LiveStateChanges
 __all__ = ["BEAT_S", "MOST", "EventStream"]
 
 KEPT = 256
-"""Messages that a stream which was cut can still be given; a stream of before begins again."""
+"""Messages that a stream which was cut can still be given; one that was cut earlier begins again."""
 BEAT_S = 15.0
-"""After so long without a message a stream carries a comment: a silent connection is then a broken one."""
+"""A stream carries a comment after this long without a message: a connection that stays silent is broken."""
 LONGEST_S = 50.0
 """Requests end after a minute, streams a little earlier; clients ask again with ``Last-Event-ID``."""
 MOST_AHEAD = 1_000_000
@@ -140,7 +140,7 @@ class EventStream:
         return True
 
     def _has_missed(self, seen: Sequence[int]) -> bool:
-        """Whether something that came after it is kept no more, or it is of a live state that is gone."""
+        """Whether messages after ``seen`` are no longer kept, or it is what a live state said that is gone."""
         known = zip(seen, self._floors, self._versions, strict=True)
         return any(not floor <= version <= newest + MOST_AHEAD for version, floor, newest in known)
 
@@ -183,12 +183,12 @@ def _short(forecast: ZoneForecast) -> dict[str, Any]:
 
 
 def _outline(health: Readiness) -> tuple[object, ...]:
-    """What of it is news: the words count minutes, and change all the time."""
+    """The part of it whose change is news: its words count minutes, and change all the time."""
     return health["ready"], health["zones"], health["zones_usable"], len(health["reasons"]), tuple(health["degraded"])
 
 
 def _limited(text: bytes, sites: Collection[str]) -> bytes:
-    """What of a text is about these sites, or about none."""
+    """The messages of a text, limited to what is about these sites, or about none."""
     lines = text.splitlines()
     kinds = [line.removeprefix(b"event: ").decode() for line in lines if line.startswith(b"event: ")]
     data = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
@@ -197,7 +197,7 @@ def _limited(text: bytes, sites: Collection[str]) -> bytes:
 
 
 def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
-    """The same for what a message says; ``None`` where nothing of it is left."""
+    """The part of a message that is about these sites; ``None`` where nothing is left."""
     if kind == "forecasts":
         zones = [zone for zone in said["zones"] if zone["site"] in sites]
         return {"zones": zones} if zones else None

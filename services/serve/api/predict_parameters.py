@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from models.paths.scenario_events import chance_of_crossing, dense, hours_outsid
 from models.paths.scenarios import quantile_at
 from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook
+from services.observe.duration import utc_text
 from services.serve.api.problems import ProblemError
 
 __all__ = ["Asked", "Event", "answer_of"]
@@ -107,7 +107,7 @@ def _at(
         elif path is not None and horizon in minutes:
             time_ms = forecast["origin_ms"] + horizon * 60_000
             at = list(minutes).index(horizon)
-            found.append({"horizon_min": horizon, "time_ms": time_ms, "time": _iso(time_ms),
+            found.append({"horizon_min": horizon, "time_ms": time_ms, "time": utc_text(time_ms),
                           **{name: path[name][at] for name in ("p10", "p50", "p90")}})  # fmt: skip
         else:
             known = sorted({*learned, *minutes})
@@ -154,7 +154,8 @@ def _of_span(
 ) -> dict[str, Any]:  # fmt: skip
     times = [outlook["origin_ms"] + int(step) * spec.step_ms for step in outlook["steps"]]
     said: dict[str, Any] = {
-        "from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]]), "goes_on": extreme["first"] == 0
+        "from": utc_text(times[extreme["first"]]), "to": utc_text(times[extreme["last"]]),
+        "goes_on": extreme["first"] == 0
     }  # fmt: skip
     values, past = extreme["values"][:, m], extreme["past"][:, m]
     past = past[np.isfinite(past)]
@@ -169,7 +170,8 @@ def _of_span(
         return said | {"limit": round(limit, 4), "chance": round(chance, 3)}
     earliest, usual, latest = np.quantile(extreme["at"][:, m], LEVELS, method="nearest")
     return said | _quantiles(values) | {
-        "time": _iso(times[int(usual)]), "earliest": _iso(times[int(earliest)]), "latest": _iso(times[int(latest)])
+        "time": utc_text(times[int(usual)]), "earliest": utc_text(times[int(earliest)]),
+        "latest": utc_text(times[int(latest)])
     }  # fmt: skip
 
 
@@ -237,7 +239,3 @@ def _numbers(where: str, text: str, kind: type, low: float, high: float) -> list
             raise ProblemError(422, f"{where}: {part[:64]!r} is not {whole} from {low:g} to {high:g}")
         found.append(number)
     return found
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -15,6 +15,7 @@ from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
 from services.messages import DECIMALS, F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
+from services.observe.duration import utc_text
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EARLIEST_MS, HOW_TO_WRITE, LATEST_MS, ChangeIn, RowIn
@@ -38,13 +39,13 @@ def changes_asked(changes: Sequence[ChangeIn], origin_ms: int, place: Place) -> 
         begin_ms = origin_ms if change.begin is None else _time(f"{where}.from", change.begin, origin_ms - 1, place)
         end_ms = origin_ms + DAY_MS if change.end is None else _time(f"{where}.to", change.end, begin_ms, place)
         if end_ms <= begin_ms:
-            raise ProblemError(422, f"{where}.to: {_iso(end_ms)} is not after its beginning, {_iso(begin_ms)}")
+            raise ProblemError(422, f"{where}.to: {utc_text(end_ms)} is not after its beginning, {utc_text(begin_ms)}")
         if end_ms <= origin_ms:
-            words = f"{where}.to: the change is over before the forecast begins, at {_iso(origin_ms)}"
+            words = f"{where}.to: the change is over before the forecast begins, at {utc_text(origin_ms)}"
             raise ProblemError(422, words)
         if begin_ms >= origin_ms + DAY_MS:
-            words = f"{where}.from: {_iso(begin_ms)} is more than a day after the forecast's origin, {_iso(origin_ms)}"
-            raise ProblemError(422, words)
+            words = f"{utc_text(begin_ms)} is more than a day after the forecast's origin, {utc_text(origin_ms)}"
+            raise ProblemError(422, f"{where}.from: {words}")
         how, value = change.wanted
         asked.append(
             ChangeAsked(metric=change.metric, how=how, value=value, begin_ms=max(begin_ms, origin_ms), end_ms=end_ms)
@@ -75,12 +76,12 @@ def what_if_answer(
     base = path(found["path"])
     assert base is not None
     return WhatIfAnswer(
-        site=forecast["site"], zone=forecast["zone"], origin_ms=found["origin_ms"], origin=_iso(found["origin_ms"]),
+        site=forecast["site"], zone=forecast["zone"], origin_ms=found["origin_ms"], origin=utc_text(found["origin_ms"]),
         step_s=forecast["step_s"], model_version=found["version"], degraded=degraded,
         changes=[
             {
                 "metric": one["metric"], "how": one["how"], "value": one["value"], "from_ms": one["begin_ms"],
-                "to_ms": one["end_ms"], "from": _iso(one["begin_ms"]), "to": _iso(one["end_ms"]),
+                "to_ms": one["end_ms"], "from": utc_text(one["begin_ms"]), "to": utc_text(one["end_ms"]),
             } for one in asked
         ],
         support=found["support"], says=found["says"], reasons=found["reasons"], base=base,
@@ -160,7 +161,3 @@ def _moments(local_ms: int, place: Place) -> list[int]:
     before_ms, after_ms = (local_ms - (place.local_ms(ms) - ms) for ms in (local_ms - DAY_MS, local_ms + DAY_MS))
     shown = sorted({ms for ms in (before_ms, after_ms) if place.local_ms(ms) == local_ms})
     return shown or [before_ms]
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

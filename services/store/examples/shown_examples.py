@@ -33,7 +33,7 @@ I64 = npt.NDArray[np.int64]
 
 FOLDER = "tuning"
 HELD_DAYS = 2
-"""So many days of a partition are in memory: of the rows that come now, and of a site that is behind or ahead."""
+"""Days of a partition that are in memory: of the rows that come now, and of a site that is behind or ahead."""
 _EVER_MS = 250_000_000_000_000  # the year 9892
 _VALUES = ("origin", "ahead", "baseline")
 _SCHEMA = pa.schema(
@@ -97,8 +97,8 @@ class ShownExamples:
                 del last[next(iter(last))]
 
     def read(self, after_ms: int, to_ms: int, most_zones: int) -> StoredExamples:
-        """Those with ``after_ms < end_ms <= to_ms`` of all partitions, of so many zones at most, spread evenly over
-        all. Raises :class:`HistoryError` for a damaged file.
+        """The examples with ``after_ms < end_ms <= to_ms`` of all partitions, from ``most_zones`` zones at most, spread
+        evenly over all. Raises :class:`HistoryError` for a damaged file.
         """
         tables = [_SCHEMA.empty_table()]
         tables += [read_table(self._storage, f"{FOLDER}/{name}") for name in self._names(after_ms, to_ms)]

@@ -166,7 +166,7 @@ class CloudServer:
         return self._stores[REQUEST_S]
 
     def _waiting(self, seconds: float) -> Any:
-        """A store that waits so long for an answer, or longer."""
+        """A store that waits for an answer for at least this long."""
         wait_s = REQUEST_S
         while wait_s < seconds:
             wait_s *= 2  # few different ones: each has connections of its own

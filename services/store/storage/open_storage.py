@@ -14,8 +14,8 @@ from services.store.storage.storage_address import StorageAddress
 __all__ = ["address_of", "open_storage", "storage_of", "stored_in"]
 
 REST_S = 2.0
-"""A server that did not answer for all of ``storage.retry_s`` is left alone for so long each time: a shard that asks it
-in several places spends its time on samples.
+"""How long a server that did not answer for all of ``storage.retry_s`` is left alone each time: a shard that asks it in
+several places spends its time on samples.
 """
 
 

@@ -17,7 +17,7 @@ from services.store.tables.file_name import FileName
 __all__ = ["SMALL_FILES", "cut", "has_many_files", "merge_period", "small_files", "tidies", "zone_runs"]
 
 SMALL_FILES = 8
-"""So many files of a day, all of about the same size, are merged."""
+"""Files of a day, all of about the same size, that are merged into one."""
 FILE_ROWS = 250_000
 """No file gets much longer: a reader that wants one zone of it fetches little that it does not need."""
 LIVELY_MS = 2 * 86_400_000

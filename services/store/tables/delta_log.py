@@ -28,11 +28,11 @@ from services.store.storage import Storage
 __all__ = ["DeltaLog", "TableChangedError", "TableFile", "TableState"]
 
 KEPT_H = 6
-"""So long a file that was replaced stays, for who listed it before: trainings and queries."""
+"""Hours that a replaced file stays: trainings and queries may have listed it before."""
 LOG_H = 24
-"""So long the single commits before a checkpoint stay, and until files are removed the next time."""
+"""Hours that single commits before a checkpoint stay, at least: the next :meth:`DeltaLog.vacuum` removes them."""
 READ_AT_ONCE = 50
-"""So many commits of others are read to see whose they are; of more the library is asked."""
+"""At most this many commits of others are read to see whose they are; the library is asked about more."""
 _CONFIGURATION = {
     "delta.logRetentionDuration": f"interval {LOG_H} hours",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
@@ -71,7 +71,7 @@ class TableState:
 
 
 class DeltaLog:
-    """The table in ``folder`` of a storage, whose column ``time`` is in ms. Any thread may call any method."""
+    """The table in ``folder`` of a storage, with times in ms in ``time_column``. Any thread may call any method."""
 
     def __init__(self, storage: Storage, folder: str, time_column: str) -> None:
         self._storage, self._folder, self._time = storage, folder, time_column
@@ -134,8 +134,8 @@ class DeltaLog:
             self._make_durable()
 
     def vacuum(self, kept_h: int = KEPT_H) -> int:
-        """Remove files that the table has not had for so long, or never had, and commits that a checkpoint stands for;
-        returns how many files. Nobody waits for it: it looks at the table for itself.
+        """Remove files that left the table ``kept_h`` hours ago or were never in it, and commits that a checkpoint
+        replaces; returns how many files. No other call waits for it: it opens the table for itself.
         """
         from deltalake.exceptions import TableNotFoundError
 
@@ -195,7 +195,9 @@ class DeltaLog:
         return DeltaTable(self._where, storage_options=self._storage.delta_options())
 
     def _turn(self, writer: str) -> int | None:
-        """Of commits since the last look only; the library would read all since the checkpoint."""
+        """The number of the writer's newest commit. Only commits since the last look are read; the library would read
+        all since the checkpoint.
+        """
         version = self._table.version()
         known, turns = self._turns
         if known < 0 or not 0 <= version - known <= READ_AT_ONCE:
@@ -259,8 +261,8 @@ class DeltaLog:
         return files, schema
 
     def _make_durable(self) -> None:
-        """Of a folder, all that is new in the log, whoever wrote it: the library leaves that to the operating system,
-        and a commit is worth nothing where one before it is lost.
+        """Sync all new files of a log in a folder, whoever wrote them: the library leaves that to the operating
+        system, and a commit is worth nothing where one before it is lost.
         """
         log, root = self._storage.local(f"{self._folder}/_delta_log"), self._storage.local("")
         if log is None or root is None:

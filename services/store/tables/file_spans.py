@@ -1,6 +1,6 @@
 """Step 6 of the way of a reading: which sites the files of a table have, and from when to when.
 
-The log says that of a file of one site. Another file is read for it, once: files never change.
+For a file of one site the log says so. A file of several is read, once: files never change.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from services.store.tables.read_files import FETCHED_AT_ONCE, fetchers, read_fil
 __all__ = ["FileSpans", "Span", "one_then_several"]
 
 Span = dict[str, tuple[int, int]]
-"""Of each site of a file the first and the last time, both ends count."""
+"""The first and the last time of each site in a file; both ends count."""
 
 
 class FileSpans:
-    """Of the table in ``folder`` of a storage, whose column ``time`` is in ms. Any thread may ask."""
+    """The spans of a table's files: in ``folder`` of a storage, times in ms in ``time_column``. Any thread may ask."""
 
     def __init__(self, storage: Storage, folder: str, time_column: str) -> None:
         self._storage, self._folder, self._time = storage, folder, time_column
         self._known: dict[str, Span] = {}
 
     def of(self, state: TableState, files: Sequence[TableFile]) -> list[Span]:
-        """Of each of the files; several that are not known yet are read at once. Raises :class:`HistoryError`."""
+        """The span of each file; those that are not known yet are read together. Raises :class:`HistoryError`."""
         known = self._known
         new = [file for file in files if file.path not in known and file.sites[0] != file.sites[1]]
         if new:

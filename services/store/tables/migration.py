@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: a history of before it was tables (old_files.py) is brought over, in place.
+"""Step 6 of the way of a reading: a history from before it was tables (old_files.py) is brought over, in place.
 
 The old files of a site that begin in the same month become files of the table, in one commit, and only then they go:
 no more than these are in memory. The new files' names follow from what they are made of: a run that was killed is known
@@ -27,7 +27,7 @@ _TABLES = dict(zip(OLD_FOLDERS, (ZONE_ROWS, DEVICE_ROWS, PLANS), strict=True))
 
 
 def bring_over(storage: Storage, progress: Callable[[int, int], None] = lambda done, of: None) -> int:
-    """Bring the rows of before into the tables; returns how many files there were. Nothing else may write meanwhile.
+    """Bring the rows of old files into the tables; returns how many files there were. Nothing else may write meanwhile.
 
     May be killed at any moment and begun again. ``progress`` is told after each file how many are done, and of how
     many. Raises :class:`HistoryError`.

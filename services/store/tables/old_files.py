@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: the files of a history of before it was tables.
+"""Step 6 of the way of a reading: the files of a history from before it was tables.
 
 ``history/zones/{site}/{day}-p{partition}-{step}s.parquet`` held a day's rows, and a name with two days the rows of all
 days between; so did ``history/devices``, and ``history/plans`` with names that end in ``-plans``.
@@ -20,7 +20,7 @@ _NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:-to-(\d{4}-\d\d-\d\d))?-p(\d+)-(?:(\d+)
 
 @dataclass(frozen=True, slots=True, order=True)
 class OldFile:
-    """A file of before, and the days of a partition's rows of one step (0: plans) that it holds."""
+    """An old file, and the days of a partition's rows of one step (0: plans) that it holds."""
 
     partition: int
     step_s: int
@@ -48,7 +48,7 @@ def old_files(storage: Storage, folder: str) -> list[OldFile]:
 
 
 def refuse_old_files(storage: Storage) -> None:
-    """Raises :class:`HistoryError` where a history of before waits to be brought over: nobody is to miss its rows."""
+    """Raises :class:`HistoryError` where old files wait to be brought over: nobody is to miss their rows."""
     for folder in OLD_FOLDERS:
         sites = storage.list_folder(folder).folders
         if any(old_files(storage, f"{folder}/{site}") for site in sites):

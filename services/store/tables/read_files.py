@@ -22,8 +22,9 @@ __all__ = ["FETCHED_AT_ONCE", "fetchers", "read_files", "rows_within"]
 FETCHED_AT_ONCE = 8
 """Objects are waited for together: each takes its time to come."""
 FEW_COLUMNS, LARGE_BYTES, FOOTER_BYTES = 3, 1_000_000, 65_536
-"""So few columns of so large an object are fetched alone, after its end, which says where they are. Any others are not
-worth a request each."""
+"""At most ``FEW_COLUMNS`` columns of an object of more than ``LARGE_BYTES`` are fetched by themselves, after its last
+``FOOTER_BYTES``, which say where they are. Otherwise a request each is not worth it.
+"""
 
 
 def read_files(

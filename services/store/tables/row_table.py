@@ -34,7 +34,7 @@ ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
 BROUGHT_OVER = "brought-over"
-"""The name under which a history of before is written."""
+"""The name under which the files of an older release are brought over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +203,15 @@ class RowTable:
         within = rows_within(self.spec.time, start_ms, end_ms, sites, zone)
         return read_files(self.storage, self._sizes(files), state.schema, names, within)
 
-    def sites(self, partition: int | None = None, step_s: int | None = None) -> list[str]:
+    def sites(self, partition: int | None = None) -> list[str]:
         """The sites that have rows, sorted."""
         state = self._log.state()
-        files = self._chosen(state, None, None, None, None, step_s, partition)
+        files = self._chosen(state, partition=partition)
         return sorted({site for span in self._spans.of(state, files) for site in span})
 
     def span_ms(self, step_s: int | None = None) -> tuple[int, int] | None:
         """The times of the oldest and the newest row; ``None`` without rows. The log alone is read."""
-        files = self._chosen(self._log.state(), None, None, None, None, step_s)
+        files = self._chosen(self._log.state(), step_s=step_s)
         return (min(file.first_ms for file in files), max(file.last_ms for file in files)) if files else None
 
     def newest_ms(self, site: str, step_s: int | None = None) -> int:
@@ -219,16 +219,16 @@ class RowTable:
         return self._newest_in(self._log.state(), site, step_s)
 
     def newest_of_sites_ms(self, step_s: int | None = None) -> dict[str, int]:
-        """The same of every site, by one look at the log; each file is read once, as :meth:`sites` reads it."""
+        """As :meth:`newest_ms`, of every site, by one look at the log; each file is read once, as by :meth:`sites`."""
         state, newest = self._log.state(), dict[str, int]()
-        for span in self._spans.of(state, self._chosen(state, None, None, None, None, step_s)):
+        for span in self._spans.of(state, self._chosen(state, step_s=step_s)):
             newest |= {site: max(last_ms, newest.get(site, 0)) for site, (_, last_ms) in span.items()}
         return newest
 
     def oldest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's oldest row; 0 where it has none."""
         state, oldest = self._log.state(), 2**53
-        files = self._chosen(state, None, None, [site], None, step_s)
+        files = self._chosen(state, sites=[site], step_s=step_s)
         for some in one_then_several(sorted(files, key=lambda file: file.first_ms)):
             if some[0].first_ms >= oldest:
                 break
@@ -250,7 +250,7 @@ class RowTable:
         ends = pc.min_max(doubtful[self.spec.time]).as_py()
         start_ms, end_ms = ends["min"] - 1, ends["max"]
         sites = pc.unique(doubtful["site"]).to_pylist()
-        keys = self._sizes(self._chosen(state, start_ms, end_ms, sites, None, None))
+        keys = self._sizes(self._chosen(state, start_ms, end_ms, sites))
         identity = pa.schema([rows.schema.field(name) for name in self.spec.identity])
         within = rows_within(self.spec.time, start_ms, end_ms, sites)
         there = read_files(self.storage, keys, state.schema, identity.names, within).cast(identity)
@@ -270,7 +270,7 @@ class RowTable:
 
     def _newest_in(self, state: TableState, site: str, step_s: int | None) -> int:
         newest = 0
-        files = self._chosen(state, None, None, [site], None, step_s)
+        files = self._chosen(state, sites=[site], step_s=step_s)
         for some in one_then_several(sorted(files, key=lambda file: -file.last_ms)):
             if some[0].last_ms <= newest:
                 break
@@ -332,9 +332,12 @@ class RowTable:
         )  # fmt: skip
 
     def _chosen(
-        self, state: TableState, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None,
-        zone: str | None, step_s: int | None, partition: int | None = None,
+        self, state: TableState, start_ms: int | None = None, end_ms: int | None = None,
+        sites: Collection[str] | None = None, zone: str | None = None, step_s: int | None = None,
+        partition: int | None = None,
     ) -> list[TableFile]:  # fmt: skip
+        """The files that may hold such rows, by path."""
+
         def holds(file: TableFile) -> bool:
             name = FileName.of(file.path)
             return (

@@ -98,4 +98,6 @@ def test_gradients_stay_finite_with_missing_inputs(inputs):
     """Missing values do not poison training."""
     network = trained().train()
     network(*to_tensors(inputs)).nansum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    assert gradients
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)

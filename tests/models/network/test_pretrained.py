@@ -114,7 +114,9 @@ def test_sources_fall_silent_in_training_only(inputs: Inputs) -> None:
     network.train()
     assert not torch.equal(network(*arguments), network(*arguments))
     network(*arguments).nansum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    assert gradients
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
     network.eval()
     assert torch.equal(network(*arguments), network(*arguments))
 

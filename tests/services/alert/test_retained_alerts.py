@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from services.alert.delivery import Deliverer
 from services.alert.retained_alerts import Message, RetainedAlerts
-from services.errors import HothouseError
+from services.alert.waiting_mails import WaitingMails
+from services.errors import HothouseError, StartError
 from tests.services.alert.told import Clock, change, journal
 
 
@@ -70,6 +71,28 @@ def test_an_alert_stands_on_its_topic_until_an_hour_after_it_was_resolved(
     clock.now_s += 2
     deliverer.look()
     assert broker.states() == {"a2": "firing"}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[3]", '{"a": 3}', '{"a": null}'])
+def test_what_is_damaged_is_named(tmp_path: Path, broker: Broker, clock: Clock, content: str) -> None:
+    """Topics, places in the journals and mails that wait: the file, and what to do."""
+    folder = tmp_path / "alert-delivery"
+    folder.mkdir()
+    channel = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
+    made: dict[str, Callable[[], object]] = {
+        "topics.json": lambda: RetainedAlerts(tmp_path, broker.publish, 3600, clock),
+        "mails.json": lambda: WaitingMails(tmp_path, ["a@example.org"], clock, clock),
+        "mqtt.json": lambda: Deliverer(tmp_path, channel, clock),
+    }
+    for name, make in made.items():
+        if (name, content) == ("mqtt.json", '{"a": 3}'):
+            continue  # a place of a journal
+        (folder / name).write_text(content)
+        with pytest.raises(StartError, match=f"alert-delivery/{name} is damaged") as raised:
+            make()
+        assert "remove it" in raised.value.hint
+        (folder / name).unlink()
+        make()
 
 
 def test_a_broker_that_lost_its_messages_gets_them_again(

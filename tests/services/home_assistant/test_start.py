@@ -15,9 +15,12 @@ from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.mqtt.device_logins import DeviceLogins
 from services.cli.setup.devices import HOME_ASSISTANT_WRITES
 from services.config import load_settings
+from services.errors import StartError, StorageAwayError
 from services.home_assistant import home_assistant_link as home_assistant_link_module
+from services.home_assistant.home_assistant_link import PublishedTopics
 from services.home_assistant.names import config_topic, device_id, state_topic
 from services.home_assistant.start import home_assistant_link
+from services.store.storage import FolderStorage
 from tests.broker.conftest import local_broker
 from tests.patience import until
 from tests.services.home_assistant.greenhouse import ORIGIN_MS, Greenhouse, forecast
@@ -77,6 +80,31 @@ def test_shards_that_hang_are_left_alone_for_a_while(monkeypatch: pytest.MonkeyP
     now_s += 60
     link._publication._events_of(forecast())
     assert len(asked) == 2
+
+
+def test_a_storage_that_cannot_be_read_is_not_taken_for_one_without_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier process published would be forgotten, and stay on the broker; the start says what is wrong."""
+
+    def away(storage: FolderStorage, key: str) -> Any:
+        raise StorageAwayError("the storage does not answer")
+
+    monkeypatch.setattr(FolderStorage, "read", away)
+    for prefix in ("homeassistant", ""):
+        settings = load_settings(data_dir=tmp_path, home_assistant={"prefix": prefix})
+        with pytest.raises(StartError, match="Home Assistant was sent cannot be read: the storage does not answer"):
+            home_assistant_link(settings, MqttAddress(), [], [])
+
+
+def test_damaged_topics_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """None are known then, and what is published from then on is noted."""
+    (tmp_path / "topics.json").write_text("[")
+    topics = PublishedTopics(FolderStorage(tmp_path), "topics.json")
+    assert topics.read() == set()
+    assert "topics.json is damaged" in caplog.text
+    topics.keep({"one"})
+    assert PublishedTopics(FolderStorage(tmp_path), "topics.json").read() == {"one"}
 
 
 def retained(address: MqttAddress) -> set[str]:

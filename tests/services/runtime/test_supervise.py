@@ -58,6 +58,30 @@ def test_a_child_that_cannot_be_started_is_an_error_not_a_wait(tmp_path: Path) -
     child.stop()
 
 
+def test_a_child_that_cannot_be_started_again_is_told_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names it and why; only a start that succeeds counts."""
+    program = tmp_path / "program"
+    program.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    program.chmod(0o700)
+    child = ChildProcess("sleeper", [str(program)], tmp_path / "log")
+    child.start()
+    try:
+        first = child.pid
+        assert first is not None
+        away = program.rename(tmp_path / "away")
+        os.kill(first, signal.SIGKILL)
+        assert until(lambda: "sleeper cannot be started again now" in caplog.text)
+        assert str(program) in caplog.text
+        assert (child.pid, child.restarts) == (None, 0)
+        away.rename(program)
+        assert until(lambda: child.pid not in (None, first))
+        assert child.restarts == 1
+    finally:
+        child.stop()
+
+
 def test_what_it_says_goes_to_its_log_file(tmp_path: Path) -> None:
     """Standard output is kept in the file, not on the terminal."""
     child = ChildProcess("speaker", WAITS, tmp_path / "logs" / "log")

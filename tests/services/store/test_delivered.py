@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from edge.log import partition_of
+from services.errors import HistoryError
 from services.store.delivered import Delivered
 from services.store.history import History
 from services.store.influx.gaps import Gap, Stream
 from services.store.rows import SiteStep
-from services.store.tables import row_table
+from services.store.tables import file_spans, row_table
 
 CHANNELS = ("air_temp_c", "rh_pct")
 T0, STEP = 1_646_092_800_000, 300_000
@@ -72,22 +73,21 @@ def test_without_a_note_nothing_of_before_is_sent(history: History, tmp_path: Pa
 def test_the_newest_row_is_known_without_reading_values(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A first note of a long history looks at whose rows are in a file, once, and at the newest file's times."""
+    """A first note of a long history reads of each file at most whose rows are in it and when, once."""
     history.add([step(site, 288 * day) for site in SITES for day in range(1, 4)])
     history.flush()
-    read: list[tuple[str, ...]] = []
-    ask = row_table.read_files
+    read: list[tuple[str, tuple[str, ...]]] = []
+    ask = file_spans.read_files
 
     def watched(storage: Any, sizes: Any, schema: Any, columns: Sequence[str], within: Any) -> pa.Table:
-        read.extend((key[-60:-38], *columns) for key in sizes)
+        read.extend((key, tuple(columns)) for key in sizes)
         return ask(storage, sizes, schema, columns, within)
 
-    monkeypatch.setattr(row_table, "read_files", watched)
+    for module in (file_spans, row_table):
+        monkeypatch.setattr(module, "read_files", watched)
     assert missing(delivered(tmp_path), history) == {}
-    times = {name for name, *columns in read if columns == ["end_ms"]}
-    assert all("2022-03-04" in name for name in times)
-    assert {column for _, *columns in read for column in columns} <= {"site", "end_ms"}
-    assert len([one for one in read if one[1] == "site"]) <= len(history.files())
+    assert {columns for _, columns in read} == {("site", "end_ms")}
+    assert len({key for key, _ in read}) == len(read) <= len(history.files())
     monkeypatch.undo()
     history.add([step("demo", 3 * 288 - 1), step("demo", 3 * 288 + 1)])
     history.flush()
@@ -141,3 +141,13 @@ def test_a_note_of_the_first_release_counts_for_rows_and_forecasts(history: Hist
     assert json.loads((tmp_path / "series" / f"p{number}.json").read_text()) == {
         "rows": {"demo": T0 + 3 * STEP}, "forecasts": {"demo": T0 + STEP}
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["", "{", "[3]", "null"])
+def test_a_damaged_note_is_named(tmp_path: Path, content: str) -> None:
+    """With what to do; a shard that is restarted waits for that, where any other error would end it for good."""
+    (tmp_path / "series").mkdir()
+    (tmp_path / "series" / "p1.json").write_text(content)
+    with pytest.raises(HistoryError, match=r"series/p1\.json is damaged") as raised:
+        delivered(tmp_path, range(1, 2))
+    assert "remove it" in raised.value.hint

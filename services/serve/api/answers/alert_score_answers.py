@@ -26,7 +26,7 @@ LEAST_WEEKS = 1.0
 """... and of less time the number of false alerts a week."""
 
 MOST_ALERTS = 200
-"""So many alerts are listed, the newest; all are counted."""
+"""Only the newest alerts are listed; all are counted."""
 
 SETPOINTS = tuple(sorted({metric for moved in ACTIONS.values() for metric in moved}))
 """What somebody may move to help against what an alert says."""

@@ -83,7 +83,7 @@ def live_routes(state: ApiState) -> APIRouter:
         since_ms: Since = None, until_ms: Until = None, zones: Zones = None, authorization: Authorization = None,
     ) -> QualityAnswer:  # fmt: skip
         """How good a zone's forecasts have been since it came: errors beside those of simple rules, and how often what
-        came lay within the band. With `zones` the same of several. Without any: how long each zone is known.
+        came lay within the band. With `zones` that of several. Without any: how long each zone is known.
 
         With a zone, a target and a horizon also what was said so long before, beside what came.
         """

@@ -69,7 +69,7 @@ def patched(given: RulesPatch, shown: SiteRulesShown, zone: str | None, version:
 
 
 def version_seen(if_match: str | None, shown: SiteRulesShown) -> int:
-    """The version that a caller has seen, 0 for any; raises a 412 problem for one of before.
+    """The version that a caller has seen, 0 for any; raises a 412 problem for an earlier one.
 
     A later one is let through: a change of a moment ago may not have been taken yet. Its order counts only if the rules
     have that version when it is taken.

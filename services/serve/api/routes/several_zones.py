@@ -16,7 +16,7 @@ __all__ = ["MOST_ZONES", "Zones", "each_zone", "zones_asked"]
 
 MOST_ZONES = 100
 AT_ONCE = 8
-"""So many zones are asked for at the same time: a call must not fill the queues of the shards."""
+"""Zones that are asked for at the same time: a call must not fill the queues of the shards."""
 
 Zones = Annotated[
     str | None,

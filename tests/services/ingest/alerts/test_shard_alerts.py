@@ -125,7 +125,9 @@ def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
     muted = [alert for alert in told(undisturbed) if alert["state"] == "muted"]
     assert {(alert["rule"], alert["zone"]) for alert in muted} == {("frost", "z1")}
     after = [a for a in told(undisturbed) if a["id"] == muted[0]["id"] and a["change"] > muted[0]["change"]]
-    assert all(alert["changed_ms"] >= T0 + 24 * HOUR * STEP for alert in after if alert["state"] == "firing")
+    fired = [alert["changed_ms"] for alert in after if alert["state"] == "firing"]
+    assert fired
+    assert min(fired) >= T0 + 24 * HOUR * STEP
 
 
 @pytest.mark.parametrize("step_s", [1200, 3600])
