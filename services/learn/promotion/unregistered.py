@@ -74,6 +74,9 @@ class Unregistered:
                 folder = json.loads(storage.read(self._key(name)).content)["folder"]
             except NotStoredError:
                 del self._since_s[name]
+            except (ValueError, KeyError, TypeError):
+                del self._since_s[name]
+                _log.warning("%s is damaged: nobody knows which files it was about, they stay", self._key(name))
             else:
                 self._remove(name, folder)
 

@@ -108,7 +108,9 @@ def test_files_of_a_submitted_model_go_once_mlflow_answers_unless_a_version_name
 def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
     make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, call: str, stays: bool
 ) -> None:
-    """Killed while MLflow was asked to take what was trained: the next one removes what no version names."""
+    """Killed while MLflow was asked to take what was trained: the next one removes what no version names. A damaged
+    note beside it stays, and is in nobody's way.
+    """
 
     def kill(*_: Any, **__: Any) -> None:
         raise Killed
@@ -119,6 +121,8 @@ def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
         patch.setattr("services.learn.promotion.unregistered.Unregistered._forget", kill)
         with pytest.raises(Killed):
             make().retrain_if_due()
+    notes = cluster.folder.parent / "unregistered" / "network"
+    (notes / "0.json").write_text("{")
     again = make(retrain_every_s=0)
     for waits_s in (PRUNE_S, GRACE_MS / 1000 - 1):
         clock.now_s += waits_s
@@ -127,7 +131,8 @@ def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
     clock.now_s += PRUNE_S
     again.retrain_if_due()
     assert folder.exists() == stays
-    assert list((cluster.folder.parent / "unregistered" / "network").iterdir()) == []
+    assert [note.name for note in notes.iterdir()] == ["0.json"]
+    assert again.status()["last_error"] == ""
     assert [row["folder"] for row in again.models()] == [str(folder)] * stays
 
 
