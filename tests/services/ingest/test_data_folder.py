@@ -15,7 +15,7 @@ import pytest
 from edge.log.sqlite import SqliteLog
 from models.evaluation.scoring import LiveScore
 from models.online.earlier_state import state_of_now
-from models.online.first_days import answer_weights, days_before
+from models.online.first_days import days_before
 from services.errors import HistoryError, StartError
 from services.forecast_spec import forecast_spec
 from services.ingest.learned import learned_parts
@@ -38,7 +38,6 @@ def _as_the_first_release_forecast() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learned_parts, "pretrained", lambda: None)
-        patch.setattr(answer_weights, "OLD", 2.5)
         patch.setattr(days_before, "BEFORE", 0.3)
         yield
 
