@@ -35,6 +35,8 @@ STORAGE, DATA = "storage/", "data/"
 RESTORING = "restoring"
 """Stands in the storage while a backup is brought back: nothing starts on half of it."""
 LOG, _DATABASE = "log.sqlite", ".sqlite"
+_CHECKED = ".restore-"
+"""Begins the name of a folder in which copies of databases are checked."""
 PASSES = 20
 _PIECE = 1 << 20
 _FIRST = "snapshots"
@@ -303,7 +305,7 @@ def restore(
     path: Path, storage: Storage, data_dir: Path, progress: Progress,
     accept: Callable[[Backup], None] = lambda backup: None,
 ) -> Backup:  # fmt: skip
-    """Bring a backup back into an empty storage and data folder; the log comes last.
+    """Bring a backup back into an empty storage and data folder, whose lock the caller holds; the log comes last.
 
     ``accept`` is told what the file says of itself, and raises what keeps it from being brought back here. Raises
     :class:`BackupError` for a file that is no whole backup, and where something is there already.
@@ -341,7 +343,9 @@ def restore(
 def _check_databases(path: Path, data_dir: Path) -> None:
     """Before anything is written: an earlier release may have copied a damaged one."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "r:") as tar, tempfile.TemporaryDirectory(prefix=".restore-", dir=data_dir) as folder:
+    for left in data_dir.glob(f"{_CHECKED}*"):  # by a restore that was killed
+        shutil.rmtree(left)
+    with tarfile.open(path, "r:") as tar, tempfile.TemporaryDirectory(prefix=_CHECKED, dir=data_dir) as folder:
         for name, file in _members(tar):
             if name.startswith(DATA) and name.endswith(_DATABASE):
                 copy = Path(folder) / Path(name).name

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
+from services.errors import ConfigError
 from services.messages import ZoneForecast
 from services.store.influx.gaps import Gap, Gaps, Stream
 from services.store.influx.history_points import Points, PointSource
@@ -102,7 +103,7 @@ class InfluxWriter:
 
     ``gaps`` are sent besides what comes, and so is what leaves memory: ``source`` has it, without one it is lost.
     ``delivered`` is told, from the background thread, up to which row and forecast of each site nothing waits any more.
-    ``token`` is asked again once InfluxDB has refused one. ``send`` takes line-protocol lines; it is there for tests,
+    ``token`` is asked again once one was refused. ``send`` takes line-protocol lines; it is there for tests,
     as is ``first_backoff_s``.
     """
 
@@ -174,7 +175,13 @@ class InfluxWriter:
             self._client.close()
         self._client = InfluxDBClient(url=url, org=org, token=secret, timeout=5_000)
         api = self._client.write_api(write_options=SYNCHRONOUS)
-        return lambda lines: api.write(bucket, org, lines, write_precision=WritePrecision.MS)
+
+        def send(lines: list[str]) -> None:
+            if not (secret.isascii() and secret.isprintable()):  # the client's words would hold the token
+                raise ConfigError("the token has a line break or a character that is not of ASCII")
+            api.write(bucket, org, lines, write_precision=WritePrecision.MS)
+
+        return send
 
     def _put(self, put: _Put) -> None:
         with self._changed:
@@ -296,7 +303,7 @@ class InfluxWriter:
                 return 0
             except Exception as error:  # what a server or a network may answer is not a closed list
                 status = getattr(error, "status", None)
-                refused = refused or status in REFUSED
+                refused = refused or _is_of_token(error)
                 if status == 413 and len(batch) > 1:
                     return "too long"  # a proxy before it may take a megabyte at a time
                 self._failed("InfluxDB does not take points", error)
@@ -309,12 +316,16 @@ class InfluxWriter:
 
     def _failed(self, what: str, error: Exception) -> None:
         said = said_words(error)
-        if getattr(error, "status", None) in REFUSED:
+        if _is_of_token(error):
             said += ". influx.token_file is read at each try, HOTHOUSE_INFLUX__TOKEN at the start"
         with self._changed:
             if not self._stats["last_error"]:
                 _log.warning("%s: %s", what, said)
             self._stats["last_error"] = said
+
+
+def _is_of_token(error: Exception) -> bool:
+    return isinstance(error, ConfigError) or getattr(error, "status", None) in REFUSED
 
 
 @dataclass(frozen=True, slots=True)

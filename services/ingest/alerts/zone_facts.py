@@ -31,17 +31,22 @@ def facts_of_row(
 ) -> dict[str, list[Fact]]:
     """What is wrong in each zone of a site's newest step; zone -> end of its newest row with a sample is ``heard_ms``.
 
-    Nothing is told of zones that are not in the step, nor of a silence of a zone that usually has such gaps. A drift of
-    the site as a whole stands under ``_site``.
+    Nothing is told of zones that are not in the step, nor of a silence of a zone that usually has such gaps, and of its
+    metrics with it. A drift of the site as a whole stands under ``_site``.
     """
     named = {SITE_ZONE, *step.zones}
     found = {zone: list(facts) for zone, facts in view.watch.facts(step.site).items() if zone in named}
     for zone in step.zones:
         since_ms = heard_ms[zone]
-        if since_ms < step.end_ms and step.end_ms - since_ms > _usual_silence_ms(step, view, spec, zone, since_ms):
+        if since_ms < step.end_ms:
+            is_usual = step.end_ms - since_ms <= _usual_silence_ms(step, view, spec, zone, since_ms)
             # Nobody needs to be told of each metric of a zone that is silent altogether.
-            kept = [fact for fact in found.get(zone, ()) if fact.kind != "silent_metric"]
-            found[zone] = [*kept, Fact("stale_zone", since_ms, f"no sample since {clock(since_ms)}")]
+            kept = [
+                fact for fact in found.get(zone, ())
+                if fact.kind != "silent_metric" or (is_usual and fact.since_ms <= since_ms)
+            ]  # fmt: skip
+            stale = [] if is_usual else [Fact("stale_zone", since_ms, f"no sample since {clock(since_ms)}")]
+            found[zone] = [*kept, *stale]
     for event in view.watch.events:
         zone = event.zone or SITE_ZONE
         of_now = event.site == step.site and zone in named and step.end_ms - event.at_ms < HOUR_MS

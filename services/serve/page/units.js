@@ -68,7 +68,7 @@ export function percent(share) {
 }
 
 // "20 minutes ago"
-export const ago = (age_s) => (age_s > 600 ? ` (${new Intl.RelativeTimeFormat(spoken()).format(-Math.round(age_s / 60), "minute")})` : "");
+export const ago = (age_s) => (age_s >= 900 ? ` (${new Intl.RelativeTimeFormat(spoken()).format(-Math.round(age_s / 60), "minute")})` : "");
 
 // "2 h 30 min"
 export function duration(minutes) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -185,6 +186,7 @@ def test_every_record_of_a_file_is_checked(tmp_path: Path) -> None:
     to_format_1(old)
     check_records(old)
     for sql, said in (
+        ("UPDATE records SET id = id + 1 WHERE payload = x'34'", f"partition {PARTITION} has 3 records of 2 to 5"),
         ("DELETE FROM records WHERE payload = x'34'", f"partition {PARTITION} has 2 records of 2 to 5"),
         ("UPDATE records SET payload = x'00' WHERE payload = x'33'", f"partition {PARTITION} is damaged at offset 3"),
     ):
@@ -193,6 +195,20 @@ def test_every_record_of_a_file_is_checked(tmp_path: Path) -> None:
         db.close()
         with pytest.raises(LogCorruptError, match=said):
             check_records(path)
+
+
+def test_the_check_of_records_needs_no_room(tmp_path: Path) -> None:
+    """It writes no temporary file, which would be as large as the log: one that is sound is not called damaged."""
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path)
+    log.append([_new(payload=bytes(100_000)) for _ in range(200)])
+    log.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        check_records(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_truncation_gives_room_back(tmp_path: Path) -> None:

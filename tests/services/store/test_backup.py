@@ -427,6 +427,15 @@ def test_a_damaged_log_is_not_brought_back(
     assert list(new.iterdir()) == []
 
 
+def test_what_a_killed_restore_left_is_removed_by_the_next(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    """A copy of the log would stay on the disk for ever."""
+    (left := tmp_path / "data" / ".restore-killed").mkdir(parents=True)
+    (left / "log.sqlite").write_bytes(b"half of it")
+    restore(backed_up[1], folder_of(tmp_path / "data"), tmp_path / "data", quiet)
+    assert not left.exists()
+    assert (tmp_path / "data" / "log.sqlite").exists()
+
+
 def test_a_log_that_is_not_in_it_must_be_the_one_of_before(tmp_path: Path) -> None:
     """A new topic would never be read: the snapshot waits for an offset that it does not have yet."""
     storage = folder_of(tmp_path)

@@ -231,6 +231,9 @@ def test_an_error_is_shown_until_points_are_taken_again() -> None:
     series.close(patience_s(30))
 
 
+READ = "influx.token_file is read at each try, HOTHOUSE_INFLUX__TOKEN at the start"
+
+
 class TokenServer(BaseHTTPRequestHandler):
     """Takes points with the token `right`; keeps each token that it was sent."""
 
@@ -247,16 +250,26 @@ class TokenServer(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_a_refused_token_is_read_again(tmp_path: Path) -> None:
-    """Whoever corrects its file need not restart: not one that works is read again, nor is a missing file the end."""
-    (file := tmp_path / "token").write_text("wrong")
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("wrong", "401 Unauthorized: "),
+        ("\ufeffright", "ConfigError: the token has a line break or a character that is not of ASCII"),
+        ("ri\nght", "ConfigError: the token has a line break or a character that is not of ASCII"),
+    ],
+)
+def test_a_refused_token_is_read_again(tmp_path: Path, wrong: str, why: str) -> None:
+    """Whoever corrects its file need not restart: not one that works is read again, nor is a missing file the end.
+    What no request can carry is refused, too, and not shown.
+    """
+    (file := tmp_path / "token").write_text(wrong)
     TokenServer.seen.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), TokenServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         series = InfluxWriter(url, "-", "hothouse/autogen", file.read_text, CHANNELS, first_backoff_s=0.01)
         series.rows([site_step(T0)])
-        until(lambda: "influx.token_file is read at each try" in series.stats()["last_error"])
+        until(lambda: series.stats()["last_error"] == f"{why}. {READ}")
         file.unlink()
         until(lambda: "No such file" in series.stats()["last_error"])
         file.write_text("right")
@@ -267,7 +280,7 @@ def test_a_refused_token_is_read_again(tmp_path: Path) -> None:
         until(lambda: series.stats()["sent"] == 2)
         series.close(patience_s(30))
         server.shutdown()
-    assert set(TokenServer.seen) == {"Token wrong", "Token right"}
+    assert set(TokenServer.seen) == {"Token right"} | ({"Token wrong"} if wrong == "wrong" else set())
 
 
 @pytest.mark.influx
