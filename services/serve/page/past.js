@@ -28,7 +28,7 @@ export function dewPoint(air, humidity) {
   return (237.3 * x) / (17.27 - x);
 }
 
-// Adds the newest row, which the history has some seconds later, or has already; where an interval is one row. What is older is of another.
+// Adds the newest row, which the history may not have yet. Values with an age are of earlier rows.
 export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: ages }) {
   if (series.interval_s !== step_s || (series.end_ms.at(-1) ?? 0) >= end_ms) return series;
   const row = Object.fromEntries(Object.entries(now).filter(([metric]) => !ages[metric]));

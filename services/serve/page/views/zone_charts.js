@@ -76,7 +76,7 @@ export class ZoneCharts {
     lines.push(line);
     if (points.length) {
       const now = forecast.now[target] ?? null;
-      const all = now === null ? points : [{ time_ms: forecast.origin_ms, p10: now, p50: now, p90: now }, ...points];
+      const all = now === null ? points : [{ time_ms: forecast.origin_ms - 1000 * (forecast.now_age_s[target] ?? 0), p10: now, p50: now, p90: now }, ...points];
       lines.push({
         id: "ahead", name: t("chart.forecast"), colour: "main", width: 2.4, points: !forecast.path?.targets[target]?.p50.length,
         time: all.map((one) => one.time_ms), values: all.map((one) => value(one.p50)), low: all.map((one) => value(one.p10)), high: all.map((one) => value(one.p90)),
@@ -107,7 +107,7 @@ export class ZoneCharts {
     this.charts[id].show(lines(), view);
   }
 
-  // Rows for a range: those that are here, else the history at the resolution that a screen shows.
+  // Rows for a range: those that are here, else the history at a screen's resolution.
   async past(range, recent, forecast) {
     if (range.from >= forecast.origin_ms - 3 * 86_400_000 || !recent.end_ms.length) return recent;
     const held = this.held;
