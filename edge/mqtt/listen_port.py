@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import socket
+from edge.listening import why_not_free
 
 __all__ = ["why_not"]
 
@@ -15,13 +14,8 @@ _TAKEN = (
 
 def why_not(listen: str, port: int) -> tuple[str, str]:
     """Why nothing can listen there, and what to do; both empty where something can."""
-    with socket.socket(socket.AF_INET6 if ":" in listen else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((listen, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return f"port {port} on {listen} is taken", _TAKEN
-            advice = "Set mqtt.listen to an address of this machine, or 0.0.0.0, and mqtt.port to a port above 1023."
-            return f"nothing can listen at {listen}, port {port}: {error.strerror or error}", advice
-    return "", ""
+    why, is_taken = why_not_free(listen, port)
+    if not why:
+        return "", ""
+    elsewhere = "Set mqtt.listen to an address of this machine, or 0.0.0.0, and mqtt.port to a port above 1023."
+    return why, _TAKEN if is_taken else elsewhere

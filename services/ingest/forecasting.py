@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from models.spec import ForecastSpec
 from services.ingest.learned.rings import Rings
 from services.ingest.readings import Readings, inputs_of, readings_of_row
 from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast, ZoneMixture
-from services.observe.duration import in_words
+from services.observe.duration import in_words, utc_text
 from services.store.rows import SiteStep
 
 __all__ = [
@@ -102,7 +101,7 @@ def zone_forecasts(
     readings = readings or readings_of_row(spec, origin)
     targets_now, sources = targets_of(readings.values, spec), {one: inputs_of(spec, one) for one in spec.targets}
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
-    at = [(horizon, ms, _iso(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
+    at = [(horizon, ms, utc_text(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
         now = dict(zip(spec.channels, map(_number, readings.values[z].tolist()), strict=True))
@@ -111,7 +110,7 @@ def zone_forecasts(
         ages.update({target: max(ages[channel] for channel in sources[target]) for target in spec.targets})
         published.append(
             ZoneForecast(
-                site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=_iso(origin.end_ms),
+                site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=utc_text(origin.end_ms),
                 step_s=spec.step_ms // 1000, model_version=version, now=now,
                 now_age_s={metric: age_s for metric, age_s in ages.items() if age_s and now[metric] is not None},
                 degraded=[
@@ -189,7 +188,3 @@ def _band(path: F32) -> dict[str, list[float]]:
 
 def _number(value: float) -> float | None:
     return round(value, DECIMALS) if math.isfinite(value) else None  # JSON knows no NaN
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -22,7 +22,7 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 AT_ONCE = 100
-"""So many zones' days of rows are looked at in one go: of a thousand zones they take 240 MB if a row is a minute."""
+"""Zones whose days of rows are looked at in one go: of a thousand zones they take 240 MB if a row is a minute."""
 
 
 class Readings(NamedTuple):

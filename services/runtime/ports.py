@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import random
 import socket
 from contextlib import suppress
 from itertools import cycle
 
+from edge.listening import why_not_free
 from services.errors import StartError
 
 __all__ = ["free_port", "refuse_taken"]
@@ -29,12 +29,6 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def refuse_taken(host: str, port: int, advice: str) -> None:
     """Raises :class:`StartError` with the ``advice`` where nothing can listen there at this moment."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise StartError(f"port {port} on {host} is taken", advice) from error
-            why = error.strerror or error
-            raise StartError(f"nothing can listen at {host}, port {port}: {why}", advice) from error
+    why, _ = why_not_free(host, port)
+    if why:
+        raise StartError(why, advice)

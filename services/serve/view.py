@@ -172,16 +172,16 @@ class View:
 
     def is_stale(self, key: tuple[str, str]) -> bool:
         """Whether a zone's forecast is too old to be used."""
-        age_s, quiet_s = self._ages(key[0], self.answers[key])
-        return self._is_old(self.answers[key], age_s) or quiet_s > self._stale_after_s
+        row_age_s, quiet_s = self._ages(key[0], self.answers[key])
+        return self._is_old(self.answers[key], row_age_s) or quiet_s > self._stale_after_s
 
     def degraded(self, key: tuple[str, str]) -> list[str]:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]
-        age_s, quiet_s = self._ages(key[0], answer)
+        row_age_s, quiet_s = self._ages(key[0], answer)
         reasons = list(answer.forecast["degraded"])
-        if self._is_old(answer, age_s):
-            reasons.append(f"the newest reading is {in_words(age_s)} old")
+        if self._is_old(answer, row_age_s):
+            reasons.append(f"the newest reading is {in_words(row_age_s + answer.input_age_s)} old")
         if quiet_s > self._quiet_after_s:
             reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
         return reasons
@@ -235,14 +235,14 @@ class View:
         return at_ms if self._wall_ms is None else min(at_ms, self._wall_ms())
 
     def _ages(self, site: str, answer: ReadyForecast) -> tuple[float, float]:
-        """Stream time since the newest reading of a target; wall time since the stream moved; both in seconds."""
-        age_s = (self._reached_ms(site) - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
-        return age_s, self._clock_s() - self._moved_s[site]
+        """Stream time since the row of the forecast; wall time since the stream moved; both in seconds."""
+        row_age_s = (self._reached_ms(site) - answer.forecast["origin_ms"]) / 1000
+        return row_age_s, self._clock_s() - self._moved_s[site]
 
-    def _is_old(self, answer: ReadyForecast, age_s: float) -> bool:
+    def _is_old(self, answer: ReadyForecast, row_age_s: float) -> bool:
         """Whether no row came for too long, or no reading, of which some zones have few."""
-        row_age_s = age_s - answer.input_age_s
-        return row_age_s > self._stale_after_s or age_s > usable_for_s(answer.forecast, self._stale_after_s)
+        reading_age_s, usable_s = row_age_s + answer.input_age_s, usable_for_s(answer.forecast, self._stale_after_s)
+        return row_age_s > self._stale_after_s or reading_age_s > usable_s
 
 
 def usable_for_s(forecast: ZoneForecast, stale_after_s: float) -> float:
