@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from models.spec import ForecastSpec
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
 from services.serve.api.begun_stream import BegunStream
@@ -87,37 +88,51 @@ def live_routes(state: ApiState) -> APIRouter:
 
         With a zone, a target and a horizon also what was said so long before, beside what came.
         """
-        view = state.readable(authorization)
+        view, past_of = state.readable(authorization), _past_asked(spec, target, horizon_min)
         if asked := zones_asked(zone, zones):
-            if target is not None or horizon_min is not None:
+            if past_of is not None:
                 raise ProblemError(422, "query.zones: past forecasts are those of one zone; name it with zone")
             parts, problems = await each_zone(view, asked, site, backend.quality)
             return QualityAnswer(zones=[one for part in parts for one in part], past=None, problems=problems)
         if zone is None:
-            if target is not None or horizon_min is not None:
+            if past_of is not None:
                 raise ProblemError(422, "query.zone: past forecasts are those of a zone; name one")
             return QualityAnswer(zones=[one for one in await backend.quality(None) if view.has(one["site"])], past=None)
         key = view.find(zone, site)
-        if (target is None) != (horizon_min is None):
-            raise ProblemError(422, "query.target: past forecasts need both a target and horizon_min")
         found = await backend.quality(key)
-        if target is None or horizon_min is None:
+        if past_of is None:
             return QualityAnswer(zones=found, past=None)
-        if target not in spec.targets:
-            raise ProblemError(422, f"query.target: {target!r} is not forecast; known are {', '.join(spec.targets)}")
-        if horizon_min not in spec.horizons_min:
-            known = ", ".join(map(str, spec.horizons_min))
-            raise ProblemError(422, f"query.horizon_min: {horizon_min} is no learned horizon; known are {known}")
-        until = until_ms if until_ms is not None else (view.stream_ms(key[0]) or 0)
-        since = since_ms if since_ms is not None else max(until - SPAN_MS, 0)
-        if not since <= until <= since + LONGEST_MS:
-            raise ProblemError(422, "query.since_ms: the span must be 31 days at most, and end after it begins")
-        said = await backend.said_ahead(*key, target, horizon_min, since, until)
-        came = await backend.series(*key, [target], since, until, spec.step_ms)
-        past = _past(target, horizon_min, said, dict(zip(came["end_ms"].tolist(), came["mean"][target], strict=True)))
+        since, until = _span(since_ms, until_ms, view.stream_ms(key[0]) or 0)
+        said = await backend.said_ahead(*key, *past_of, since, until)
+        name, _ = past_of
+        came = await backend.series(*key, [name], since, until, spec.step_ms)
+        past = _past(*past_of, said, dict(zip(came["end_ms"].tolist(), came["mean"][name], strict=True)))
         return QualityAnswer(zones=found, past=past)
 
     return routes
+
+
+def _past_asked(spec: ForecastSpec, target: str | None, horizon_min: int | None) -> tuple[str, int] | None:
+    """Of which target, and how long before, what was said is asked; None where it is not. Raises a 422 problem."""
+    if target is None and horizon_min is None:
+        return None
+    if target is None or horizon_min is None:
+        raise ProblemError(422, "query.target: past forecasts need both a target and horizon_min")
+    if target not in spec.targets:
+        raise ProblemError(422, f"query.target: {target!r} is not forecast; known are {', '.join(spec.targets)}")
+    if horizon_min not in spec.horizons_min:
+        known = ", ".join(map(str, spec.horizons_min))
+        raise ProblemError(422, f"query.horizon_min: {horizon_min} is no learned horizon; known are {known}")
+    return target, horizon_min
+
+
+def _span(since_ms: int | None, until_ms: int | None, newest_ms: int) -> tuple[int, int]:
+    """From when to when; left out: the 48 hours up to the newest row. Raises a 422 problem."""
+    until = newest_ms if until_ms is None else until_ms
+    since = max(until - SPAN_MS, 0) if since_ms is None else since_ms
+    if not since <= until <= since + LONGEST_MS:
+        raise ProblemError(422, "query.since_ms: the span must be 31 days at most, and end after it begins")
+    return since, until
 
 
 def _past(target: str, horizon_min: int, said: SaidAhead, came: dict[int, np.float32]) -> PastForecasts:
