@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from edge import secret_file
 from edge.config.settings import EdgeSettings, SettingsError
 from edge.tls_files import tls_files
 
@@ -23,8 +24,9 @@ def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
     if settings.log.kind != "kafka":
         return {}
     kafka = settings.kafka
+    read_secret(kafka.password_file, "kafka.password_file")  # one that is not there stops the start
     return {
-        "username": kafka.username, "password": read_secret(kafka.password_file, "kafka.password_file"),
+        "username": kafka.username, "password_file": kafka.password_file,
         "mechanism": kafka.mechanism, "tls": tls_files(kafka), "replication": kafka.replication,
         "retention_h": kafka.retention_h, "group": kafka.group,
     }  # fmt: skip
@@ -33,6 +35,6 @@ def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
 def read_secret(path: Path | None, setting: str) -> str:
     """The content of the file that a setting names; empty without one. Raises :class:`SettingsError` with its name."""
     try:
-        return path.read_text().strip() if path else ""
-    except (OSError, UnicodeDecodeError) as error:
+        return secret_file.read_secret(path) if path else ""
+    except OSError as error:
         raise SettingsError(f"{setting} cannot be read: {error}", "Make the file, or unset it.") from error

@@ -182,9 +182,10 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
         central = mqtt_address(to.to, tls=tls)
         if (central.host, central.port) == (own.host, own.port):
             raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
+    read_secret(to.password_file, "uplink.password_file")  # one that is not there stops the start
     target = open_target(
-        to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
-        password_file=to.password_file, tls=tls, mechanism=to.mechanism, partitions=to.partitions,
+        to.to, log.id, username=to.username, password_file=to.password_file, tls=tls, mechanism=to.mechanism,
+        partitions=to.partitions,
     )  # fmt: skip
     return Uplink(log, target)
 

@@ -294,7 +294,7 @@ class SqliteLog:
 def check_records(path: Path) -> None:
     """Look at every record of a file that nobody writes: each is there, as it was appended; 2 s for a million.
 
-    Raises ``LogCorruptError`` with the first damaged one.
+    Raises ``LogCorruptError`` with the first damaged one, or where partitions are missing.
     """
     # A partition at a time: GROUP BY would sort, and write all payloads into a temporary file for that.
     sql = """SELECT count(*), min(id), max(id), min(CASE WHEN crc32(payload) <> crc THEN id END)
@@ -302,7 +302,12 @@ def check_records(path: Path) -> None:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             db.create_function("crc32", 1, zlib.crc32, deterministic=True)
-            for partition, begin, end in fetch(db, "SELECT partition, begin_offset, end_offset FROM heads"):
+            [(partitions,)] = fetch(db, "SELECT (SELECT value FROM meta WHERE key = 'partitions')")
+            heads = fetch(db, "SELECT partition, begin_offset, end_offset FROM heads ORDER BY partition")
+            numbers = [partition for partition, _, _ in heads]
+            if str(len(numbers)) != partitions or numbers != list(range(len(numbers))):
+                raise LogCorruptError(f"its table heads has partitions {numbers} of {partitions}")
+            for partition, begin, end in heads:
                 place = partition << _SHIFT
                 count, lowest, highest, damaged = fetch(db, sql, (place, (partition + 1) << _SHIFT))[0]
                 if damaged is not None:

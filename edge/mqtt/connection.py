@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.subscriber import Subscriber
+from edge.secret_file import read_secret
 from edge.tls_files import TlsFiles
 
 __all__ = [
@@ -52,12 +53,7 @@ class MqttAddress:
 
     def read_password(self) -> str:
         """The password of this moment. Raises ``OSError`` where its file cannot be read."""
-        if self.password_file is None:
-            return self.password
-        try:
-            return self.password_file.read_text().strip()
-        except UnicodeDecodeError as error:
-            raise OSError(f"{self.password_file} is no text: {error}") from error
+        return read_secret(self.password_file) if self.password_file else self.password
 
     def client_id(self, name: str) -> str:
         """The id of the client called ``name``; with a secret nobody can guess it who has the name alone."""

@@ -23,9 +23,9 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 
 from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.embedded_access import DeviceRules
-from edge.mqtt.secret_file import write_secret
 from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
+from edge.secret_file import write_secret
 
 __all__ = ["run"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.device_logins import DeviceLogin
 from edge.mqtt.followed_logins import FollowedLogins
-from edge.mqtt.secret_file import write_secret
 from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
+from edge.secret_file import write_secret
 
 __all__ = ["is_installed", "run", "write_logins"]
 

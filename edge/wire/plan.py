@@ -206,7 +206,7 @@ def _check_issue(message: _Message, receive_ms: int, now_ms: int) -> None:
     if issued > receive_ms + FUTURE_TOLERANCE_MS:
         raise _RefusedError("future_ts", f"issued {issued} is {issued - receive_ms} ms after its receive time{meant}")
     if issued < max(now_ms - MAX_AGE_MS, 0):
-        raise _RefusedError("ancient_ts", f"issued {issued} is {receive_ms - issued} ms before its receive time{meant}")
+        raise _RefusedError("ancient_ts", f"issued {issued} was {now_ms - issued} ms ago when it came{meant}")
 
 
 def _read(message: _Message) -> tuple[dict[str, list[Any]], PlanKind, list[Any]]:

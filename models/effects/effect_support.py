@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from models.effects.effect_inputs import STATE
 from models.effects.effect_network import EffectNetwork
-from models.effects.plan_change import CHANGEABLE, GRID_MIN, PlanChange
+from models.effects.plan_change import CHANGEABLE, GRID_MIN, HOW_OF, PlanChange
 from models.effects.situation import EFFECT_TARGETS, SEEN, Situation
 
 __all__ = ["MOST_CHANGES", "NO_EVIDENCE", "SEEN_OFTEN", "WIDEST", "Support", "TimesSeen", "support_of", "vague"]
@@ -116,7 +116,7 @@ def _untried(changes: Sequence[PlanChange]) -> list[str]:
         if tried is None:
             said.append(f"no house was tried with {change.metric}; ask for one of {', '.join(CHANGEABLE)}")
         elif change.how not in tried.hows:
-            ways = ", ".join(WORDS[how] for how in tried.hows)
+            ways = ", ".join(word for word, how in HOW_OF.items() if how in tried.hows)
             said.append(f"houses were tried with {change.metric} only as: {ways}")
         elif min(change.end_min, GRID_MIN[-1]) - max(change.begin_min, 0) < SHORTEST_MIN:
             said.append(f"within the day ahead {change.metric} changes for less than {SHORTEST_MIN:g} minutes")
@@ -125,10 +125,6 @@ def _untried(changes: Sequence[PlanChange]) -> list[str]:
     if len({change.metric for change in changes}) < len(changes):
         said.append("several changes of one metric were never tried together; ask for them one by one")
     return said
-
-
-WORDS = {"add": "add", "set": "set", "least": "at_least", "most": "at_most"}
-"""The ways to change a plan, as requests name them."""
 
 
 def _unknown(situation: Situation) -> list[str]:

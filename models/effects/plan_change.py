@@ -10,12 +10,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CHANGEABLE", "GRID_MIN", "HOWS", "Changeable", "PlanChange"]
+__all__ = ["CHANGEABLE", "GRID_MIN", "HOWS", "HOW_OF", "Changeable", "How", "PlanChange"]
 
 F32 = npt.NDArray[np.float32]
 
 How = Literal["add", "set", "least", "most"]
-HOWS: tuple[How, ...] = ("add", "set", "least", "most")
+HOW_OF: Mapping[str, How] = MappingProxyType({"add": "add", "set": "set", "at_least": "least", "at_most": "most"})
+"""The ways to change a plan, by what requests call them."""
+HOWS = tuple(HOW_OF.values())
 
 STEP_MIN = 5
 GRID_MIN: npt.NDArray[np.int64] = np.arange(STEP_MIN, 1441, STEP_MIN, dtype=np.int64)

@@ -181,7 +181,7 @@ class Drift:
         x = np.concatenate([x, of_site[None]])
         hour = step // self._an_hour
         over = np.flatnonzero((self._rows["hour"][rows] >= 0) & (self._rows["hour"][rows] < hour))
-        found = self._close(site, np.append(indices, -1)[over], rows[over]) if len(over) else []
+        found = self._close_hour(site, np.append(indices, -1)[over], rows[over]) if len(over) else []
         self._rows["hour"][rows] = hour
         self._rows["sum"][rows] += np.nan_to_num(x)
         self._rows["count"][rows] += np.isfinite(x)
@@ -196,51 +196,61 @@ class Drift:
         self._rows.load_state_dict(_with_known_hours(state["rows"]))
         self._sites, self._zones = dict(state["sites"]), list(state["zones"])
 
-    def _close(self, site: str, zones: I64, rows: I64) -> list[Drifted]:
-        """Give the hour's means of ``rows`` to the detector; ``zones`` are their zones, -1 the site."""
+    def _close_hour(self, site: str, zones: I64, rows: I64) -> list[Drifted]:
+        """Give the means of the hour that is over to the detector: what has drifted. ``rows`` are those of ``zones``;
+        zone -1 is the site.
+        """
         s = {
             name: self._rows[name][rows]
             for name in ("hour", "sum", "count", "usual", "seen", *_SUMS, *_KNOWN_HOURS, *PageHinkley.STATE)
         }
-        mean = np.where(s["count"] > 0, s["sum"] / np.maximum(s["count"], 1), np.nan)
-        known, of_day = np.isfinite(mean), s["hour"] % _HOURS
-        profile = self._rows["profile"][rows, of_day]
-        departure = np.where(self._is_error, mean, mean - profile)
-        days = 1 + s["seen"] / _HOURS
-        gain = 1 / np.minimum(days, PROFILE_DAYS)
-        moved = np.where(np.isnan(profile), mean, profile + gain * (mean - profile))
-        self._rows["profile"][rows, of_day] = np.where(known, moved, profile)
-        ready = np.isfinite(departure) & (s["seen"] >= WARM_UP_HOURS / 2) & (s["usual"] > 0)
-        signal = np.where(ready, np.clip(departure / np.where(ready, s["usual"], 1), -CLIP, CLIP), np.nan)
-        size = np.abs(departure)
-        held = np.where(np.isnan(s["usual"]), size, s["usual"] + gain / _HOURS * (size - s["usual"]))
-        s["usual"] = np.where(np.isfinite(size), held, s["usual"])
-        s["seen"] = s["seen"] + known
+        departure, signal = self._take_hour(s, rows)
         hour = s["hour"][:, None]
         up, down = self._detector.update(s, signal, hour)
         for side in _SIDES:
             began = s[f"{side}_since"] == hour
             s[f"{side}_sum"] = np.where(began, 0, s[f"{side}_sum"] + np.nan_to_num(departure))
             s[f"{side}_hours"] = np.where(began, 0, s[f"{side}_hours"] + np.isfinite(departure))
-        found = []
-        for r, k in np.argwhere(up | (down & ~self._is_error)).tolist():
-            side = "up" if up[r, k] else "down"
-            since = int(s[f"{side}_since"][r, k])
-            after = float(s[f"{side}_sum"][r, k] / s[f"{side}_hours"][r, k])
-            is_error = bool(self._is_error[k])
-            if not is_error:
-                # The new level is the usual one at once: else its slow learning would be called a drift back.
-                self._rows["profile"][rows[r], :, k] += np.float32(after)
-            found.append(
-                Drifted(
-                    site, None if zones[r] < 0 else int(zones[r]), self.signals[k], is_error,
-                    (since + 1) * self._an_hour, before=float(s["usual"][r, k]) if is_error else 0.0, after=after,
-                )
-            )  # fmt: skip
         s["sum"], s["count"] = np.zeros_like(s["sum"]), np.zeros_like(s["count"])
         for name, held in s.items():
             self._rows[name][rows] = held
-        return found
+        called = np.argwhere(up | (down & ~self._is_error)).tolist()  # errors that get smaller are no drift
+        return [self._called(site, int(zones[r]), int(rows[r]), k, "up" if up[r, k] else "down") for r, k in called]
+
+    def _take_hour(self, s: dict[str, _Array], rows: I64) -> tuple[F64, F64]:
+        """How far the means of an hour are from the usual ones at this hour of day, of errors the means themselves; and
+        the same as a multiple of what is usual, for the detector. NaN where it is not known. What is usual is learned
+        from it then.
+        """
+        mean = np.where(s["count"] > 0, s["sum"] / np.maximum(s["count"], 1), np.nan)
+        of_day = s["hour"] % _HOURS
+        profile = self._rows["profile"][rows, of_day]
+        departure = np.where(self._is_error, mean, mean - profile)
+        size = np.abs(departure)
+        ready = np.isfinite(departure) & (s["seen"] >= WARM_UP_HOURS / 2) & (s["usual"] > 0)
+        signal = np.where(ready, np.clip(departure / np.where(ready, s["usual"], 1), -CLIP, CLIP), np.nan)
+        days = 1 + s["seen"] / _HOURS
+        gain = 1 / np.minimum(days, PROFILE_DAYS)
+        moved = np.where(np.isnan(profile), mean, profile + gain * (mean - profile))
+        self._rows["profile"][rows, of_day] = np.where(np.isfinite(mean), moved, profile)
+        usual = np.where(np.isnan(s["usual"]), size, s["usual"] + gain / _HOURS * (size - s["usual"]))
+        s["usual"] = np.where(np.isfinite(size), usual, s["usual"])
+        s["seen"] = s["seen"] + np.isfinite(mean)
+        return departure, signal
+
+    def _called(self, site: str, zone: int, row: int, k: int, side: str) -> Drifted:
+        """The drift of signal ``k`` of a row that was just called; ``zone`` is -1 for the site."""
+        held = {name: self._rows[name][row, k] for name in ("usual", f"{side}_since", f"{side}_sum", f"{side}_hours")}
+        after = float(held[f"{side}_sum"] / held[f"{side}_hours"])
+        is_error = bool(self._is_error[k])
+        if not is_error:
+            # The new level is the usual one at once: else its slow learning would be called a drift back.
+            self._rows["profile"][row, :, k] += np.float32(after)
+        return Drifted(
+            site, None if zone < 0 else zone, self.signals[k], is_error,
+            (int(held[f"{side}_since"]) + 1) * self._an_hour, before=float(held["usual"]) if is_error else 0.0,
+            after=after,
+        )  # fmt: skip
 
 
 _SIDES = ("up", "down")

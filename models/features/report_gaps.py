@@ -1,6 +1,6 @@
 """Step 9 of the way of a reading: how often sensors report, learned from rows, and from when on they are silent.
 
-Nothing is kept for it: the rows of the newest day say it. What ``SensorFaults`` knows is the longest gap of weeks,
+Nothing is kept for it: the rows of the newest 26 hours say it. What ``SensorFaults`` knows is the longest gap of weeks,
 which a single bad night makes longer.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_S", "report_gaps_s", "silent_after_s"]
+__all__ = ["LOOK_S", "MOST_S", "report_gaps_s", "silent_after_s"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -17,14 +17,25 @@ Bool = npt.NDArray[np.bool_]
 MISSED = 2.5
 """A sensor is silent once it has said nothing for so many of its usual gaps ..."""
 
-MOST_S = 3 * 3600
-"""... or for so long: of a greenhouse three hours ago nobody can say how it is."""
+SOON_S = 3 * 3600
+"""... or for so long: of a greenhouse three hours ago nobody can say how it is. Where it is no better known, ..."""
 
-LONGEST_S = 2 * 3600
+LATE = 1.25
+"""... once a reading is late by a quarter of the usual gap."""
+
+LONGEST_S = 6 * 3600
 """A longer gap is a silence, and tells nothing of how often a sensor reports."""
 
+MOST_S = LATE * LONGEST_S
+"""After so long every sensor is silent."""
+
 FEWEST = 3
-"""From fewer gaps nothing is learned."""
+"""As many gaps must be as long as the usual one, or longer: two silences say nothing."""
+
+LOOK_S = 26 * 3600
+"""Rows of so long are looked at. That is as many as are kept at least, and enough for a sensor that reports every six
+hours: while it is a little late, the four readings before are among them.
+"""
 
 
 def report_gaps_s(known: Bool, step_s: int) -> I64:
@@ -46,14 +57,14 @@ def report_gaps_s(known: Bool, step_s: int) -> I64:
     reached = gaps.cumsum(axis=-1)
     half = (2 * reached < reached[..., -1:]).sum(axis=-1, keepdims=True)
     usual = np.take_along_axis(gaps, half, axis=-1)[..., 0]
-    is_learned = ((gaps > 0).sum(axis=-1) >= FEWEST) & (usual > 1)
-    return np.where(is_learned, usual * step_s, 0)
+    usual = np.minimum(usual, gaps[..., -min(FEWEST, gaps.shape[-1])])
+    return np.where(usual > 1, usual * step_s, 0)
 
 
 def silent_after_s(gap_s: float, least_s: float) -> float:
     """How old a newest reading may get that usually comes each ``gap_s``, and at least ``least_s``.
 
-    >>> silent_after_s(0, 1800), silent_after_s(3600, 1800), silent_after_s(7200, 1800)
-    (1800, 9000.0, 10800)
+    >>> [silent_after_s(hours * 3600, 1800) / 3600 for hours in (0, 1, 2, 4)]
+    [0.5, 2.5, 3.0, 5.0]
     """
-    return max(least_s, min(MISSED * gap_s, MOST_S))
+    return max(least_s, min(MISSED * gap_s, max(SOON_S, LATE * gap_s)))

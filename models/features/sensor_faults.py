@@ -248,36 +248,41 @@ class SensorFaults:
         where there are no others. The weather is free to be what it never was.
         """
         was_off = cells["kind"] == _OFFSET
+        # A zone that is off already must not move the middle that the others are held against.
         centre = self._neighbours(np.where(usable & ~was_off, x, np.float32(np.nan)))
-        x = np.where(usable, x, np.float32(np.nan))
-        measured = {"beside": x - centre, "own": x}
-        ranges = {
-            name: (_most(self._zones[f"{name}_above"][indices[:, None], near]),
-                   -_most(-self._zones[f"{name}_below"][indices[:, None], near]))
-            for name in measured
-        }  # fmt: skip
         alone = np.isnan(centre)
-        above, below = (
-            np.where(alone, own, beside) for own, beside in zip(ranges["own"], ranges["beside"], strict=True)
-        )
-        departure = np.where(alone, measured["own"], measured["beside"])
-        beyond = np.fmax(departure - above, below - departure)
+        x = np.where(usable, x, np.float32(np.nan))
+        measured = {"own": x, "beside": x - centre}
+        value = np.where(alone, measured["own"], measured["beside"])
+        below, above = self._usual_range(indices, near, alone)
+        beyond = np.fmax(value - above, below - value)
         jumped = (cells["settled"] >= 0) & (step - cells["settled"] <= self._offset)
         margin = np.maximum(np.where(jumped, RANGE / 2, RANGE) * (above - below), self._least)
         out = usable & ~self._site_wide & (cells["seen"] > 2 * self._learn) & (beyond > margin)
         cells["outside"] = np.where(out, cells["outside"] + 1, np.where(usable, 0, cells["outside"]))
         cells["inside"] = np.where(was_off & usable, np.where(beyond <= 0, cells["inside"] + 1, 0), 0)
         begins = ~was_off & (cells["outside"] >= np.where(jumped, 2, self._offset))
-        back = was_off & (cells["inside"] >= self._offset // 2)
-        normal = was_off & (step - cells["since"] > self._give_up)
-        offset = (was_off | begins) & ~back & ~normal & usable
-        cells["size"] = np.where(
-            offset, np.where(departure > above, departure - above, departure - below), cells["size"]
-        )
-        # What lasted is the new normal, and is learned from the beginning.
-        cells["seen"] = np.where(normal, self._learn, cells["seen"])
-        z, k = np.nonzero(normal)
-        fine = usable & ~offset & ~out
+        is_back = was_off & (cells["inside"] >= self._offset // 2)
+        is_normal = was_off & (step - cells["since"] > self._give_up)
+        offset = (was_off | begins) & ~is_back & ~is_normal & usable
+        cells["size"] = np.where(offset, np.where(value > above, value - above, value - below), cells["size"])
+        cells["seen"] = np.where(is_normal, self._learn, cells["seen"])
+        self._learn_range(indices, hour, measured, usable & ~offset & ~out, is_normal)
+        return np.asarray(offset)
+
+    def _usual_range(self, indices: I64, near: I64, alone: Bool) -> tuple[_Array, _Array]:
+        """The least and the most that was measured around this hour of day: by itself where a channel is ``alone``,
+        beside the other zones where it is not.
+        """
+        low = {of: -_most(-self._zones[f"{of}_below"][indices[:, None], near]) for of in ("own", "beside")}
+        high = {of: _most(self._zones[f"{of}_above"][indices[:, None], near]) for of in ("own", "beside")}
+        return np.where(alone, low["own"], low["beside"]), np.where(alone, high["own"], high["beside"])
+
+    def _learn_range(self, indices: I64, hour: int, measured: Mapping[str, F32], fine: Bool, is_normal: Bool) -> None:
+        """Widen the ranges of this hour of day to what is ``fine``, and narrow them slowly. Where an offset has become
+        the new normal, they begin anew at all hours.
+        """
+        z, k = np.nonzero(is_normal)
         for name, said in measured.items():
             tops, bottoms = self._zones[f"{name}_above"], self._zones[f"{name}_below"]
             tops[indices[z], :, k] = bottoms[indices[z], :, k] = np.nan
@@ -285,7 +290,6 @@ class SensorFaults:
             shrink = self._forget * np.nan_to_num(high - low)
             tops[indices, hour] = np.where(fine, np.fmax(high - shrink, said), high)
             bottoms[indices, hour] = np.where(fine, np.fmin(low + shrink, said), low)
-        return np.asarray(offset)
 
     def _neighbours(self, x: F32) -> F32:
         """The median of three zones or more, ``[K]``; NaN for fewer, and for what the site has one sensor of."""

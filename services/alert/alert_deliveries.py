@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -92,7 +93,8 @@ def _channels(
     if said.mqtt:
         yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace)
     if said.webhook_url:
-        secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
+        secret = partial(_secret, said.webhook_secret_file, "alerts.webhook_secret_file")
+        secret()  # one that is not there stops the start
         yield Webhook(
             said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time, trace=trace, storage=storage
         )  # fmt: skip

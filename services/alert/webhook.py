@@ -21,6 +21,7 @@ import msgspec
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
+from services.errors import HothouseError
 from services.messages import ShownAlert
 from services.observe.duration import utc_text
 from services.runtime.threads.bounded_request import ask_within
@@ -56,19 +57,21 @@ class _Failing(msgspec.Struct, frozen=True):
 class Webhook:
     """Posts changes of alerts that are as severe as ``severity`` or more; see :class:`services.alert.delivery.Channel`.
 
-    ``secret`` signs; empty: nothing is signed. ``clock_s`` is monotonic, ``wall_s`` is for the signature's time.
-    ``refused`` counts changes that the receiver does not want, or that were given up. ``storage`` keeps since when one
-    fails, over a restart.
+    ``secret`` says for each change what signs it, so that who corrects its file need not restart anything; empty:
+    nothing is signed. It raises :class:`HothouseError` where it cannot be read. ``clock_s`` is monotonic, ``wall_s`` is
+    for the signature's time. ``refused`` counts changes that the receiver does not want, or that were given up.
+    ``storage`` keeps since when one fails, over a restart.
     """
 
     name = "webhook"
 
     def __init__(
-        self, url: str, secret: str, severity: str, clock_s: Callable[[], float], wall_s: Callable[[], float],
-        limit_s: float = LIMIT_S, trace: DeliveryTrace | None = None, storage: Storage | None = None,
+        self, url: str, secret: Callable[[], str], severity: str, clock_s: Callable[[], float],
+        wall_s: Callable[[], float], limit_s: float = LIMIT_S, trace: DeliveryTrace | None = None,
+        storage: Storage | None = None,
     ) -> None:  # fmt: skip
         self._trace = trace or DeliveryTrace()
-        self._url, self._secret, self._severity, self._limit_s = url, _key(secret), severity, limit_s
+        self._url, self._secret, self._severity, self._limit_s = url, secret, severity, limit_s
         self._clock_s, self._wall_s = clock_s, wall_s
         self._storage = storage
         self._failing: tuple[str, float] = self._kept()  # key, since when
@@ -117,12 +120,15 @@ class Webhook:
             "Content-Type": "application/cloudevents+json; charset=utf-8", "Idempotency-Key": key, "webhook-id": key,
             "User-Agent": "hothouse",
         }  # fmt: skip
-        if self._secret:
+        try:
+            secret = _key(self._secret())
+        except HothouseError as error:
+            raise DeliveryError(error.message) from error
+        if secret:
             second = int(self._wall_s())
             headers |= {
-                "webhook-timestamp": str(second),
-                "webhook-signature": signature(self._secret, key, second, body),
-            }
+                "webhook-timestamp": str(second), "webhook-signature": signature(secret, key, second, body),
+            }  # fmt: skip
         since_ns = self._trace.now_ns()
         status = _answer(self._url, headers, body, self._limit_s)
         if 200 <= status < 300:

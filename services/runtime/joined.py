@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -164,9 +164,8 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
     """
     from ray import serve
 
-    began_s, told, most = time.monotonic(), 0, settings.ray.replicas_per_node
+    began_s, told = time.monotonic(), 0
     wanted = {"Api": settings.api.replicas, FORECASTER_DEPLOYMENT: settings.ray.forecaster_replicas}
-    where = {"Api": settings.ray.api_resource or "CPU", FORECASTER_DEPLOYMENT: "CPU"}
     while True:
         found = within(serve.status, STATUS_S).applications.get(name)
         if found is not None and found.status == "RUNNING":
@@ -176,9 +175,8 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
             raise RuntimeError(found.message)
         states = {one: dict(there.replica_states) for one, there in found.deployments.items()} if found else {}
         running = {one: states.get(one, {}).get("RUNNING", 0) for one in wanted}
-        room = {one: len(_nodes_with(where[one])) * most if most else number for one, number in wanted.items()}
-        short = any(room[one] < number for one, number in wanted.items())
-        if short and all(0 < min(number, room[one]) <= running[one] for one, number in wanted.items()):
+        room = _room(settings, wanted)
+        if room != wanted and all(0 < room[one] <= running[one] for one in wanted):
             _log.warning("the cluster has room for %s replicas; the others start when a node comes", room)
             return
         waited_s = time.monotonic() - began_s
@@ -190,6 +188,15 @@ def await_application(settings: Settings, name: str, every_s: float = 0.2, enoug
             _log.warning("waiting for Ray Serve, which says of the application: %s; its replicas: %s", status, states)
             told += 1
         time.sleep(every_s)
+
+
+def _room(settings: Settings, wanted: Mapping[str, int]) -> dict[str, int]:
+    """How many of the wanted replicas of each deployment the nodes take that are there."""
+    most = settings.ray.replicas_per_node
+    if not most:
+        return dict(wanted)
+    runs_on = {"Api": settings.ray.api_resource or "CPU", FORECASTER_DEPLOYMENT: "CPU"}
+    return {one: min(number, len(_nodes_with(runs_on[one])) * most) for one, number in wanted.items()}
 
 
 def within(ask: Callable[[], T], limit_s: float) -> T:

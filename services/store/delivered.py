@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from edge.log import partition_of
 from services.errors import HistoryError, NotStoredError
 from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
@@ -74,8 +76,9 @@ class Delivered:
         try:
             said = json.loads(self._storage.read(_key(number)).content)
             if all(isinstance(held, dict) for held in said.values()) and said:
-                return {**_empty(), **said}
-            return {"rows": said, "forecasts": dict(said)}  # of a version that noted rows alone
+                return _empty() | msgspec.convert(said, _Note)
+            rows = msgspec.convert(said, dict[str, int])  # of a version that noted rows alone
+            return {"rows": rows, "forecasts": dict(rows)}
         except NotStoredError:
             return None
         except (ValueError, AttributeError) as error:

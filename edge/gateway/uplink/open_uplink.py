@@ -33,12 +33,11 @@ def mqtt_address(
 
 
 def open_target(
-    url: str, buffer_id: str, *, username: str = "", password: str = "", password_file: Path | None = None,
-    tls: TlsFiles | None = None, mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
+    url: str, buffer_id: str, *, username: str = "", password_file: Path | None = None, tls: TlsFiles | None = None,
+    mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
 ) -> Target:  # fmt: skip
     """The target at ``url``; nothing is connected yet. ``mechanism`` and ``partitions`` (of the central log) are
-    Kafka's, and so is the ``password``: that of a broker is read from its file. Raises ``ValueError`` for what is no
-    address.
+    Kafka's. Raises ``ValueError`` for what is no address.
     """
     if not is_kafka(url):
         central = mqtt_address(url, username=username, password_file=password_file, tls=tls)
@@ -46,6 +45,5 @@ def open_target(
     from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client
 
     kafka_address(url)  # a wrong address is refused now, not when the log is opened
-    return LogTarget(
-        partial(open_log, url, partitions, mechanism=mechanism, username=username, password=password, tls=tls)
-    )
+    login = {"username": username, "password_file": password_file, "mechanism": mechanism, "tls": tls}
+    return LogTarget(partial(open_log, url, partitions, **login))

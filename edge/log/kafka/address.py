@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from kafka import errors as kafka_errors
 
 from edge.log.contract import LogCorruptError, LogError
+from edge.log.kafka.login import Mechanism, take_password_files
 from edge.tls_files import TlsFiles
 
-__all__ = ["KafkaAddress", "Mechanism", "kafka_address", "translated"]
-
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+__all__ = ["KafkaAddress", "kafka_address", "translated"]
 
 _RECONNECT_MS = 1000
 
@@ -23,6 +23,7 @@ _RECONNECT_MS = 1000
 @dataclass(frozen=True, kw_only=True)
 class KafkaAddress:
     """A topic on some bootstrap servers; ``tls`` says whether by TLS, SASL when there is a user name.
+    ``password_file`` is read at each connection: who corrects it need not restart anything.
 
     ``timeout_s`` bounds every call, so also how long an append may take. ``retention_h`` and ``replication`` are for
     a topic that is not there yet; 0 hours keep records for ever, -1 replicas are the broker's default. ``group``
@@ -33,7 +34,7 @@ class KafkaAddress:
     topic: str
     group: str = "hothouse"
     username: str = ""
-    password: str = field(default="", repr=False)
+    password_file: Path | None = None
     mechanism: Mechanism = "SCRAM-SHA-512"
     tls: TlsFiles | None = None
     replication: int = -1
@@ -59,10 +60,11 @@ class KafkaAddress:
         if self.tls and self.tls.cert:
             options |= {"ssl_certfile": str(self.tls.cert), "ssl_keyfile": str(self.tls.key), "ssl_password": ""}
         if self.username:
+            take_password_files()
             options |= {
                 "sasl_mechanism": self.mechanism,
                 "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
+                "sasl_plain_password": self.password_file or "",
             }
         return options
 

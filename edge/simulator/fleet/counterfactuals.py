@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge.simulator.fleet.draws import SiteDraw, ZoneDraw, chance
-from edge.simulator.fleet.edits import FIELDS, How, SetpointEdit, has_setpoint
+from edge.simulator.fleet.edits import FIELDS, How, SetpointEdit, actuator_size, has_setpoint
 from edge.simulator.fleet.fleet_recording import FleetRecording
 from edge.simulator.fleet.simulation import simulate_fleet
 from edge.simulator.fleet.weather_changes import WEATHER_CHANGED, WeatherChange
@@ -130,9 +130,4 @@ def _size(rng: np.random.Generator, metric: str, zone: ZoneDraw) -> tuple[How, f
         if draw < 0.6:
             return "add", sign * round(50.0 + 120.0 * much)
         return ("set", 400.0) if draw < 0.8 else ("set", round(float(rng.uniform(400.0, 1200.0))))
-    if metric == "vent_min_pct":
-        return "least", round(float(rng.uniform(3.0, 80.0)) * (0.3 + 0.7 * draw), 1)
-    if metric == "sp_pipe_min_c":
-        return ("set", 0.0) if draw < 0.2 else ("least", round(float(rng.uniform(25.0, 70.0)), 1))
-    share = 0.0 if draw < 0.4 else 100.0 if draw < 0.8 else round(float(rng.uniform(10.0, 90.0)), 1)
-    return "set", (0.0 if draw < 0.5 else 100.0) if metric == "sp_lamp_pct" else share
+    return actuator_size(rng, metric, draw)

@@ -17,7 +17,8 @@ from edge.simulator.fleet.draws import ZoneDraw
 from edge.simulator.zone_config import ZoneConfig
 
 __all__ = [
-    "FIELDS", "HOW", "FieldArrays", "How", "SetpointEdit", "SetpointEdits", "bounded", "draw_edits", "has_setpoint",
+    "FIELDS", "HOW", "FieldArrays", "How", "SetpointEdit", "SetpointEdits", "actuator_size", "bounded", "draw_edits",
+    "has_setpoint",
 ]  # fmt: skip
 
 _Array = NDArray[np.float64]
@@ -189,6 +190,11 @@ def _size(rng: np.random.Generator, metric: str, size: float) -> tuple[How, floa
         return "add", sign * round(min(1.0 + 3.0 * much, 20.0), 1)
     if metric == "sp_co2_ppm":
         return ("set", 400.0) if draw < 0.3 else ("add", sign * round(50.0 + 120.0 * much))
+    return actuator_size(rng, metric, draw)
+
+
+def actuator_size(rng: np.random.Generator, metric: str, draw: float) -> tuple[How, float]:
+    """How, and how far, the vents, the pipe, the lamps or a screen are changed; ``draw`` is of 0 ... 1."""
     if metric == "vent_min_pct":
         return "least", round(float(rng.uniform(3.0, 80.0)) * (0.3 + 0.7 * draw), 1)
     if metric == "sp_pipe_min_c":

@@ -194,36 +194,44 @@ def _show(recording: Recording, rows: int) -> None:
 
 
 def _wait(job: ImportJob) -> None:
+    """Show how far it is until all that can is learned, then what came of it."""
     from services.store.imports.import_job import progress, words
 
     began_s, note = time.monotonic(), _note_of(job)
     added_s: float | None = None  # when all rows were there
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
-        task, told, before = bar.add_task(WAITING, total=100), False, WAITING
+        task, is_told, shown = bar.add_task(WAITING, total=100), False, WAITING
         while note["state"] != "done":
+            now_s = time.monotonic()
             pct, what = progress(note)
             what = what if pct else WAITING
             bar.update(task, completed=pct, description=what)
-            if what != before and not errors.is_terminal:  # a log shows no bar
+            if what != shown and not errors.is_terminal:  # a log shows no bar
                 errors.print(f"{what} ...", highlight=False)
-            before = what
-            if note["state"] == "added" and note["grown_pct"] == 100 and note["grown"]:
-                break  # the others have not sent anything yet
-            if not told and not pct and time.monotonic() - began_s > PATIENCE_S:
-                told = True
+            shown = what
+            if not pct and not is_told and now_s - began_s > PATIENCE_S:
+                is_told = True
                 errors.print("No system on this data folder has taken the import up yet. It will at its next start; "
                              "Ctrl-C leaves it there.", highlight=False)  # fmt: skip
-            if note["state"] == "added" and added_s is None:
-                added_s = time.monotonic()
-            if added_s is not None and not note["grown_pct"] and time.monotonic() - added_s > PATIENCE_S:
-                break
+            if note["state"] == "added":
+                added_s = now_s if added_s is None else added_s
+                if _waits_for_zones(note, now_s - added_s):
+                    break
             time.sleep(LOOK_S)
             note = _note_of(job)
-    absent = sorted(set(note["zones"]) - set(note["grown"]))
     console.print(words(note), highlight=False)
-    if absent:
+    if absent := sorted(set(note["zones"]) - set(note["grown"])):
         console.print(f"learned later, once they send: {', '.join(absent)}", highlight=False)
+
+
+def _waits_for_zones(note: ImportNote, added_for_s: float) -> bool:
+    """Whether an import whose rows have been there for so long goes on only once zones send that have not yet: all
+    others are learned, or none has begun to be.
+    """
+    if note["grown"] and note["grown_pct"] == 100:
+        return True
+    return not note["grown_pct"] and added_for_s > PATIENCE_S
 
 
 def _note_of(job: ImportJob) -> ImportNote:

@@ -14,7 +14,7 @@ from services.config import MqttSettings, Settings, UplinkSettings
 if TYPE_CHECKING:
     from edge.mqtt.connection import MqttAddress  # `hothouse --help` must not pay for an MQTT client
 
-__all__ = ["TIMEOUT_S", "check_broker", "check_mqtt_port", "login_at", "password_of", "running_here"]
+__all__ = ["TIMEOUT_S", "check_broker", "check_mqtt_port", "login_at", "running_here"]
 
 TIMEOUT_S = 3.0
 NAME = "MQTT broker"
@@ -98,14 +98,10 @@ def login_at(host: str, port: int, login: MqttSettings | UplinkSettings, *, v5: 
     """What the broker there says to a login; raises ``OSError`` or ``ValueError``."""
     from edge.mqtt.connection import MqttAddress
 
-    password = password_of(login)
+    file = login.password_file
+    password = file.read_text().strip() if file and file.is_file() else ""
     address = MqttAddress(host=host, port=port, username=login.username, password=password, tls=tls_files(login))
     return _answer(address, v5=v5)
-
-
-def password_of(login: MqttSettings | UplinkSettings) -> str:
-    """From its file; empty without one."""
-    return login.password_file.read_text().strip() if login.password_file and login.password_file.is_file() else ""
 
 
 def _answer(address: MqttAddress, *, v5: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from edge.tls_files import tls_files
 from services.cli.setup.check import Check, CheckState
-from services.cli.setup.doctor_broker import TIMEOUT_S, login_at, password_of
+from services.cli.setup.doctor_broker import TIMEOUT_S, login_at
 from services.config import Settings
 from services.errors import HothouseError
 from services.log import kafka_options, log_address
@@ -36,9 +36,12 @@ def check_uplink(settings: Settings) -> Check | None:
     from edge.log.open_log import is_kafka
 
     if is_kafka(uplink.to):
-        login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls": tls_files(uplink)}
+        login = {
+            "username": uplink.username, "password_file": uplink.password_file, "mechanism": uplink.mechanism,
+            "tls": tls_files(uplink),
+        }  # fmt: skip
         topic = uplink.to.rpartition("/")[2]
-        return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": password_of(uplink)}, "uplink.")
+        return _ask_kafka("uplink", uplink.to, topic, lambda: login, "uplink.")
     try:
         address = mqtt_address(uplink.to, tls=tls_files(uplink))
         answer = login_at(address.host, address.port, uplink, v5=True)

@@ -11,7 +11,7 @@ from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY, is_weather
 from models.alerts.alert_desk import Clock
 from models.alerts.facts import Fact
-from models.features.report_gaps import MOST_S, report_gaps_s, silent_after_s
+from models.features.report_gaps import LOOK_S, MOST_S, report_gaps_s, silent_after_s
 from models.spec import ForecastSpec
 from services.ingest.alerts.zone_look import PartitionView
 from services.messages import DRIFTS
@@ -56,11 +56,11 @@ def facts_of_row(
 
 
 def _usual_silence_ms(step: SiteStep, view: PartitionView, spec: ForecastSpec, zone: str, since_ms: int) -> float:
-    """How long nothing may come of a zone, by the day of rows before it fell silent; 0 where it reports in each row."""
+    """How long nothing may come of a zone, by the rows before it fell silent; 0 where it reports in each row."""
     index = view.rings.known(step.site, zone)
     if index is None or step.end_ms - since_ms > 1000 * MOST_S:
         return 0.0
-    rows = view.rings.window(np.array([index]), np.array([since_ms]), spec.steps_per_day)[0]
+    rows = view.rings.window(np.array([index]), np.array([since_ms]), 1000 * LOOK_S // spec.step_ms)[0]
     is_known = np.isfinite(rows[:, [c for c, name in enumerate(spec.channels) if _is_own(name)]]).any(axis=1)
     return 1000 * silent_after_s(int(report_gaps_s(is_known, spec.step_ms // 1000)), 0)
 

@@ -21,6 +21,7 @@ from services.ingest.forecasting import MAX_ORIGINS
 from services.ingest.partition import Partition
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.snapshot import Snapshots
+from services.ingest.snapshots.snapshot_file import Snapshot
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 
@@ -96,43 +97,60 @@ def restore(
         return Restored(partition, damage=damage)
     parts, made_by = found.parts, found.parts["made_by"]
     _refuse_another_log(log, number, found.offset, made_by.get("log", ""))
-    sites = list(made_by["rows_by"]["sites"])
-    initial = RowSettings(*(made_by["rows_by"][name] for name in _named(RowSettings.of(settings))))
-    partition = _empty(settings, spec, number, initial)
-    in_force = [
-        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.own_idle_ms)
-        for site in partition.windows.begin_with(parts["windows"])
-    ]
-    _refuse_other_rows(made_by["rows_by"], _rows_by(settings, sites), in_force)
-    if made_by["learned_by"] != _learned_by(settings, spec, sites):
+    partition = _with_rules(settings, spec, number, parts)
+    if made_by["learned_by"] != _learned_by(settings, spec, list(made_by["rows_by"]["sites"])):
         _log.warning("what is forecast, or a site's clock, has changed: partition %d is replayed from the log", number)
-        alerts = parts.get("alerts", {})
-        if begin > 0:
-            # The first rows of what is left of the log may lack samples; the history has them whole.
-            partition.kept_ms = {s["site"]: s["end_ms"] for s in parts["newest"]["latest"]}
-            _begin_at(partition, begin)
-        else:
-            partition = _empty(settings, spec, number, initial)
-        partition.alerts.load(alerts)  # what was told is not told again
-        return Restored(partition)
+        return Restored(_to_replay(settings, partition, parts, begin))
     if begin > found.offset:
         raise SnapshotError(
             f"the log of partition {number} was truncated behind the snapshot's offset {found.offset}; it begins at "
             f"{begin}",
             "Remove the snapshots to go on with what the log still holds.",
         )
-    missing = partition.load(found.offset, parts)
+    return _continued(partition, spec, found, issued)
+
+
+def _with_rules(settings: Settings, spec: ForecastSpec, number: int, parts: Mapping[str, Any]) -> Partition:
+    """An empty partition whose sites have the rules for rows that they had in a snapshot.
+
+    Raises ``ConfigError`` if rows would be made in another way under the settings.
+    """
+    rows_by = parts["made_by"]["rows_by"]
+    partition = _empty(settings, spec, number, _initial(settings, parts))
+    in_force = [
+        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.own_idle_ms)
+        for site in partition.windows.begin_with(parts["windows"])
+    ]
+    _refuse_other_rows(rows_by, _rows_by(settings, list(rows_by["sites"])), in_force)
+    return partition
+
+
+def _to_replay(settings: Settings, partition: Partition, parts: Mapping[str, Any], begin: int) -> Partition:
+    """One that learns anew from what the log holds; ``partition`` has the rules that its sites had in the snapshot."""
+    if begin > 0:
+        # The first rows of what is left of the log may lack samples; the history has them whole.
+        partition.kept_ms = {s["site"]: s["end_ms"] for s in parts["newest"]["latest"]}
+        _begin_at(partition, begin)
+    else:  # the events that made these rules come again, too
+        partition = _empty(settings, partition.spec, partition.number, _initial(settings, parts))
+    partition.alerts.load(parts.get("alerts", {}))  # what was told is not told again
+    return partition
+
+
+def _continued(partition: Partition, spec: ForecastSpec, found: Snapshot, issued: IssuedForecasts) -> Restored:
+    """It goes on where the snapshot was taken."""
+    missing = partition.load(found.offset, found.parts)
     missing |= {name: why for name, why in found.unreadable.items() if name in LEARNED}
     damage = found.damage
     if "alerts" in missing:  # no history has them, but the journal has those that were told
         damage += (
-            f"alerts of partition {number} go on from their journal; its rules are the defaults until they are given "
-            f"again, and chances are learned anew ({missing.pop('alerts')})",
+            f"alerts of partition {partition.number} go on from their journal; its rules are the defaults until they "
+            f"are given again, and chances are learned anew ({missing.pop('alerts')})",
         )
     if not missing:
         for forecasts in issued_lately(partition, spec, issued):
             partition.learner.expect(forecasts)
-    return Restored(partition, parts.get("waiting", []), missing, damage)
+    return Restored(partition, found.parts.get("waiting", []), missing, damage)
 
 
 def _refuse_another_log(log: Log, number: int, offset: int, of_before: str) -> None:
@@ -170,6 +188,12 @@ def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSett
         number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere),
         fine_tunes=settings.learn.tuned_every_days > 0,
     )  # fmt: skip
+
+
+def _initial(settings: Settings, parts: Mapping[str, Any]) -> RowSettings:
+    """What a snapshot's rows were made by at first."""
+    rows_by = parts["made_by"]["rows_by"]
+    return RowSettings(*(rows_by[name] for name in _named(RowSettings.of(settings))))
 
 
 def _begin_at(partition: Partition, begin: int) -> None:

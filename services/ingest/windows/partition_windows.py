@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,14 @@ from services.ingest.windows.site_zones import Silent, Zones
 __all__ = ["GAP_MS", "LONG_SILENCE_MS", "Closed", "PartitionWindows"]
 
 _Places = list[Place]
+
+
+class _Part(NamedTuple):
+    """Records that a site takes at once: its samples between two others of its records, or one other record."""
+
+    site: SiteWindows
+    places: _Places
+    run: Run | None  # of samples: where they are in the batch
 
 
 class PartitionWindows:
@@ -86,46 +94,45 @@ class PartitionWindows:
         Sites are independent of each other, so each takes its records by itself. Where samples change the numbering of
         a site's names, the rest of its records wait for the next walk, as the batch was numbered before the change.
         """
-        run: Run | None
-        parts: list[tuple[SiteWindows, _Places, Run | None]] = []  # samples together, each other record alone
-        records: list[Record] = []
-        for name, places in by_site.items():
-            site = self._sites.get(name) or self._new_site(name)
-            for sampled, group in groupby(places, _holds_samples):
-                part = list(group)
-                if sampled:
-                    run = Run(site.names, site.settings.grid, len(records), len(records) + len(part))
-                    records += [record for _, record in part]
-                    parts.append((site, part, run))
-                else:
-                    parts += [(site, [place], None) for place in part]
+        parts = self._parts(by_site)
+        records = [record for part in parts if part.run for _, record in part.places]
         try:
-            taken = iter(take_runs(records, [run for *_, run in parts if run], self._heads))
+            batch = iter(take_runs(records, [part.run for part in parts if part.run], self._heads))
         except msgspec.DecodeError:
             return _without_corrupt(by_site, feed)
         waiting: dict[str, _Places] = {}
-        for site, part, run in parts:
-            samples = next(taken) if run else None
+        for part in parts:
+            site, samples = part.site, next(batch) if part.run else None
             if site.name in waiting:
-                waiting[site.name] += part
+                waiting[site.name] += part.places
                 continue
-            kind, now_ms = part[0][1].kind, site.now_ms(part[0][1].receive_ms)
-            if run and samples:
-                rest = part[site.samples(samples, part, feed) :]
-                if rest or site.names is not run.names:
+            if part.run and samples:
+                rest = part.places[site.samples(samples, part.places, feed) :]
+                if rest or site.names is not part.run.names:
                     waiting[site.name] = rest
                     self._heads.forget()
-            elif kind == "plan":
-                feed.plan(part[0], site.closed_ms, now_ms)
-            elif kind == "tick":
-                site.tick(part[0], feed)
-                feed.mark(part[0], now_ms)
             else:
-                feed.mark(part[0], now_ms, site.event(part[0], feed))
+                _take_other(site, part.places[0], feed)
             if site.begun and site.name not in self._sites:
                 self._sites[site.name] = site
-                begun.append((part[0][0], site.name))
+                begun.append((part.places[0][0], site.name))
         return waiting
+
+    def _parts(self, by_site: Mapping[str, _Places]) -> list[_Part]:
+        """The records in parts, those of a site in their order; their samples make one batch."""
+        parts: list[_Part] = []
+        batched = 0
+        for name, places in by_site.items():
+            site = self._sites.get(name) or self._new_site(name)
+            for holds_samples, group in groupby(places, _holds_samples):
+                together = list(group)
+                if holds_samples:
+                    run = Run(site.names, site.settings.grid, batched, batched + len(together))
+                    batched = run.stop
+                    parts.append(_Part(site, together, run))
+                else:
+                    parts += [_Part(site, [place], None) for place in together]
+        return parts
 
     def watermark_ms(self, site: str) -> int | None:
         """The end of the newest closed step of a site, ``None`` before its first sample."""
@@ -238,6 +245,18 @@ def _stretches(places: _Places, feed: Feed) -> list[_Places]:
         if kind == "event":
             stretches.append([])
     return [stretch for stretch in stretches if stretch]
+
+
+def _take_other(site: SiteWindows, place: Place, feed: Feed) -> None:
+    """Take a plan, a tick or an event, at the time that it is for the site before that."""
+    record, now_ms = place[1], site.now_ms(place[1].receive_ms)
+    if record.kind == "plan":
+        feed.plan(place, site.closed_ms, now_ms)
+    elif record.kind == "tick":
+        site.tick(place, feed)
+        feed.mark(place, now_ms)
+    else:
+        feed.mark(place, now_ms, site.event(place, feed))
 
 
 def _holds_samples(place: Place) -> bool:

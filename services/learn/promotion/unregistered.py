@@ -7,11 +7,13 @@ then if no version names them. Before MLflow is asked, a note on the storage nam
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
+
+import msgspec
 
 from services.errors import HothouseError, NotStoredError, RegistryRefusedError
 from services.learn.promotion.pruning import GRACE_MS
@@ -22,6 +24,13 @@ __all__ = ["Unregistered"]
 _log = logging.getLogger(__name__)
 
 _IS_ASKED = float("inf")
+
+
+class _Note(TypedDict):
+    folder: str
+
+
+_DECODER = msgspec.json.Decoder(_Note)
 
 
 class Unregistered:
@@ -44,7 +53,7 @@ class Unregistered:
         name = Path(folder).name
         self._since_s[name] = _IS_ASKED
         with _told_only():
-            self._registry.storage.put(self._key(name), json.dumps({"folder": folder}).encode())
+            self._registry.storage.put(self._key(name), msgspec.json.encode(_Note(folder=folder)))
         try:
             yield
         except RegistryRefusedError:
@@ -71,10 +80,10 @@ class Unregistered:
             if now_s - since_s < GRACE_MS / 1000:
                 continue
             try:
-                folder = json.loads(storage.read(self._key(name)).content)["folder"]
+                folder = _DECODER.decode(storage.read(self._key(name)).content)["folder"]
             except NotStoredError:
                 del self._since_s[name]
-            except (ValueError, KeyError, TypeError):
+            except ValueError:
                 del self._since_s[name]
                 _log.warning("%s is damaged: nobody knows which files it was about, they stay", self._key(name))
             else:

@@ -18,9 +18,10 @@ from pydantic import (
 )
 
 from edge.wire.vocabulary import VOCABULARY
+from models.effects.plan_change import HOW_OF, How
 
 __all__ = [
-    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "HOW_TO_WRITE", "KEYED", "LATEST_MS", "ORDERED",
+    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_TO_WRITE", "KEYED", "LATEST_MS", "ORDERED",
     "PREDICT_ANSWERS", "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
     "ChangeIn", "ExpertName", "RowIn", "SiteOfZone", "Submission", "WhatIf", "few_members",
 ]  # fmt: skip
@@ -93,12 +94,6 @@ class Submission(BaseModel):
     folder: Annotated[str, Field(min_length=1, max_length=4096, description="On the machine of the retrainer.")]
 
 
-HOW_OF: dict[str, Literal["add", "set", "least", "most"]] = {
-    "add": "add", "set": "set", "at_least": "least", "at_most": "most",
-}  # fmt: skip
-"""The ways to change a plan, as a request names them."""
-
-
 class ChangeIn(BaseModel):
     """A change of a plan, or of the weather, over a time: with one of ``add``, ``set``, ``at_least``, ``at_most``."""
 
@@ -122,7 +117,7 @@ class ChangeIn(BaseModel):
     ] = None
 
     @property
-    def wanted(self) -> tuple[Literal["add", "set", "least", "most"], float]:
+    def wanted(self) -> tuple[How, float]:
         """How, and the value."""
         (found,) = [(how, value) for name, how in HOW_OF.items() if (value := getattr(self, name)) is not None]
         return found

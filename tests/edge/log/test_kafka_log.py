@@ -17,6 +17,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.net.sasl import get_sasl_mechanism
 
 from edge.log import LogError, LogFormatError, LogReplacedError, NewRecord, Origin, partition_of
 from edge.log.kafka import clients as kafka_clients
@@ -93,19 +94,30 @@ def test_an_address_names_servers_and_topic() -> None:
     [
         ({}, "PLAINTEXT"),
         ({"tls": TlsFiles(Path("ca.pem"))}, "SSL"),
-        ({"username": "u", "password": "p"}, "SASL_PLAINTEXT"),
-        ({"username": "u", "password": "p", "tls": TlsFiles(Path("ca.pem"))}, "SASL_SSL"),
+        ({"username": "u", "password_file": Path("p")}, "SASL_PLAINTEXT"),
+        ({"username": "u", "password_file": Path("p"), "tls": TlsFiles(Path("ca.pem"))}, "SASL_SSL"),
     ],
 )
 def test_login_and_encryption_reach_every_client(given: dict[str, Any], protocol: str) -> None:
-    """User name and CA choose the protocol; the password is in the client's options and in no text."""
+    """User name and CA choose the protocol; each client is given the password's file."""
     address = KafkaAddress(servers=("a:1",), topic="t", **given)
     options = address.options()
     assert options["security_protocol"] == protocol
-    assert options.get("sasl_plain_password") == given.get("password")
+    assert options.get("sasl_plain_password") == given.get("password_file")
     assert options.get("ssl_cafile") == (str(given["tls"].ca) if "tls" in given else None)
     assert "ssl_certfile" not in options
-    assert "p'" not in repr(address)
+
+
+def test_the_password_is_read_at_each_connection(tmp_path: Path) -> None:
+    """A file that was corrected counts at the next one, of a client that is there already, too."""
+    file = tmp_path / "password"
+    options = KafkaAddress(servers=("a:1",), topic="t", username="u", password_file=file, mechanism="PLAIN").options()
+    for password in ("of before", "corrected"):
+        file.write_text(f"{password}\n")
+        assert get_sasl_mechanism("PLAIN")(**options).auth_bytes() == f"u\0u\0{password}".encode()
+    file.write_bytes(b"\xff")
+    with pytest.raises(OSError, match="password is no text"):
+        get_sasl_mechanism("PLAIN")(**options)
 
 
 @pytest.mark.kafka

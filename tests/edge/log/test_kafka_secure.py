@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edge.log import LogError, NewRecord
-from edge.log.kafka.address import KafkaAddress, Mechanism
+from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.kafka_log import KafkaLog
+from edge.log.kafka.login import Mechanism
 from edge.tls_files import TlsFiles
 from services.runtime.ports import free_port
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
-from tests.patience import budget_s
+from tests.patience import budget_s, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -30,6 +33,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, K
     """A Kafka of our own with two more listeners by TLS under a CA made here: SASL by PLAIN or SCRAM; a certificate."""
     folder = tmp_path_factory.mktemp("kafka")
     _make_certificates(folder)
+    (folder / "password").write_text(PASSWORD)
     kafka = Servers(folder / "servers", "kafka")
     try:
         port, mutual = free_port(), free_port()  # they are free until Kafka starts again
@@ -39,8 +43,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, K
         properties.write_text(_with_listeners(properties.read_text(), port, mutual, folder))
         kafka.start("kafka")
         yield kafka, KafkaAddress(
-            servers=(f"127.0.0.1:{port}",), topic="secure", username=USER, password=PASSWORD, mechanism="PLAIN",
-            tls=TlsFiles(folder / "ca.pem"), timeout_s=8.0,
+            servers=(f"127.0.0.1:{port}",), topic="secure", username=USER, password_file=folder / "password",
+            mechanism="PLAIN", tls=TlsFiles(folder / "ca.pem"), timeout_s=8.0,
         )  # fmt: skip
     finally:
         kafka.clean()
@@ -64,10 +68,11 @@ def test_records_go_through_tls_and_a_login(secure: KafkaAddress, mechanism: Mec
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told(secure: KafkaAddress, mechanism: Mechanism) -> None:
+def test_a_wrong_password_is_told(secure: KafkaAddress, mechanism: Mechanism, tmp_path: Path) -> None:
     """The error is the log's own, and never shows the password."""
+    (tmp_path / "wrong").write_text("wrong-password")
     with pytest.raises(LogError) as error:
-        KafkaLog(replace(secure, mechanism=mechanism, password="wrong-password"), 1)
+        KafkaLog(replace(secure, mechanism=mechanism, password_file=tmp_path / "wrong"), 1)
     assert "wrong-password" not in str(error.value)
 
 
@@ -79,7 +84,7 @@ def test_a_certificate_is_a_login(kafka: tuple[Servers, KafkaAddress]) -> None:
     port = re.findall(r"MUTUAL://127\.0\.0\.1:([0-9]+)", (folder / "servers" / "kafka.properties").read_text())[0]
     shown = replace(address.tls, cert=folder / "server.crt", key=folder / "server.key")
     mutual = replace(
-        address, servers=(f"127.0.0.1:{port}",), topic="mutual", username="", password="", tls=shown,
+        address, servers=(f"127.0.0.1:{port}",), topic="mutual", username="", password_file=None, tls=shown,
         timeout_s=budget_s(60),
     )  # fmt: skip
     log = KafkaLog(mutual, 1)
@@ -113,6 +118,37 @@ def test_a_renewed_ca_is_used_at_the_next_connection(kafka: tuple[Servers, Kafka
     log.close()
 
 
+def test_a_corrected_password_needs_no_restart(kafka: tuple[Servers, KafkaAddress], tmp_path: Path) -> None:
+    """Kafka wants another password and ends its connections: nothing is taken until the file holds that one, and from
+    then on the log that is open takes and gives records.
+    """
+    server, address = kafka
+    file = tmp_path / "password"
+    file.write_text("of before")
+    _add_scram_user(server.kafka, "changing", "of before")
+    log = KafkaLog(
+        replace(address, mechanism="SCRAM-SHA-512", topic="corrected", username="changing", password_file=file), 1
+    )
+    log.append([NewRecord("north", "samples", 1000, b"before")])
+    assert [record.payload for record in log.read(0, 0, 10)] == [b"before"]
+    _add_scram_user(server.kafka, "changing", "another")
+    server.kill("kafka")
+    server.start("kafka")
+    after = [NewRecord("north", "samples", 2000, b"after")]
+    with pytest.raises(LogError):
+        log.append(after)
+    file.write_text("another\n")
+    assert until(lambda: _tried(lambda: log.append(after)), "Kafka lets us in") == [(0, 1)]
+    assert [record.payload for record in until(lambda: _tried(lambda: log.read(0, 1, 10)))] == [b"after"]
+    log.close()
+
+
+def _tried(call: Callable[[], list[Any]]) -> list[Any]:
+    with suppress(LogError):
+        return call()
+    return []
+
+
 def _make_certificates(folder: Path) -> None:
     """A CA in ``ca.pem``; a key and certificate for 127.0.0.1 in ``server.pem``."""
     openssl = require_program("openssl")
@@ -129,12 +165,12 @@ def _make_certificates(folder: Path) -> None:
     (folder / "server.pem").write_text((folder / "server.key").read_text() + (folder / "server.crt").read_text())
 
 
-def _add_scram_user(server: str) -> None:
+def _add_scram_user(server: str, name: str = USER, password: str = PASSWORD) -> None:
     from kafka import KafkaAdminClient
     from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
     admin = KafkaAdminClient(bootstrap_servers=server)
-    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD)])
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, password)])
     admin.close()
 
 

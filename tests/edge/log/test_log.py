@@ -174,7 +174,9 @@ def test_a_damaged_record_is_not_handed_on(tmp_path: Path) -> None:
 
 
 def test_every_record_of_a_file_is_checked(tmp_path: Path) -> None:
-    """A log whose first records were truncated is sound, and one of format 1; a changed or missing record is named."""
+    """A log whose first records were truncated is sound, and one of format 1; a changed or missing record is named, and
+    partitions that are missing with all their records.
+    """
     path = tmp_path / "log.sqlite"
     log = SqliteLog(path)
     log.append([_new(payload=b"%d" % n) for n in range(5)])
@@ -189,6 +191,9 @@ def test_every_record_of_a_file_is_checked(tmp_path: Path) -> None:
         ("UPDATE records SET id = id + 1 WHERE payload = x'34'", f"partition {PARTITION} has 3 records of 2 to 5"),
         ("DELETE FROM records WHERE payload = x'34'", f"partition {PARTITION} has 2 records of 2 to 5"),
         ("UPDATE records SET payload = x'00' WHERE payload = x'33'", f"partition {PARTITION} is damaged at offset 3"),
+        ("DELETE FROM heads WHERE partition = 1", r"heads has partitions \[0, 2, 3\] of 4"),
+        ("DELETE FROM heads", r"heads has partitions \[\] of 4"),
+        ("DELETE FROM meta", r"heads has partitions \[\] of None"),
     ):
         with sqlite3.connect(path) as db:
             db.execute(sql)

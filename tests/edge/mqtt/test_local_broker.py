@@ -10,7 +10,7 @@ import pytest
 
 from edge.mqtt import mosquitto
 from edge.mqtt.broker import BrokerError, LocalBroker
-from edge.mqtt.secret_file import write_secret
+from edge.secret_file import write_secret
 from services.runtime.ports import free_port
 
 

@@ -19,6 +19,7 @@ from edge.wire.plan import (
     encode_plan,
     plan_topic,
 )
+from edge.wire.reading import MAX_AGE_MS
 from models.features.plans import HOLD_MS
 
 NOW_MS = 1_646_092_800_000  # 2022-03-01 00:00 UTC
@@ -109,6 +110,16 @@ def test_a_bad_plan_is_refused_with_one_sentence(reason: str, bad: bytes, said: 
     assert (refusal.reason, refusal.whole, refusal.payload) == (reason, True, bad[:1024])
     assert said in refusal.detail
     assert "\n" not in refusal.detail
+
+
+def test_the_age_of_an_old_plan_is_by_the_time_that_it_was_refused_by() -> None:
+    """Where the gateway's clock is ahead, that is not its receive time."""
+    issued_ms, ahead_ms = NOW_MS - MAX_AGE_MS, NOW_MS + 400 * 24 * HOUR_MS
+    old = payload(issued=issued_ms, values=points((1, 4)))
+    assert decode_plan(TOPIC, old, ahead_ms, NOW_MS).refusals[0].reason != "ancient_ts"
+    (refusal,) = decode_plan(TOPIC, old, ahead_ms, NOW_MS + 1).refusals
+    assert refusal.reason == "ancient_ts"
+    assert f"issued {issued_ms} was {MAX_AGE_MS + 1} ms ago when it came" in refusal.detail
 
 
 @pytest.mark.parametrize(("reason", "bad", "said"), OF_ONE_METRIC)

@@ -13,6 +13,7 @@ import pytest
 
 from services.alert.delivery import Deliverer, DeliveryError
 from services.alert.webhook import GIVE_UP_S, Webhook
+from services.errors import ConfigError
 from services.store.storage import FolderStorage
 from tests.patience import patience_s
 from tests.services.alert.receiver import Receiver
@@ -30,7 +31,12 @@ def receiver() -> Iterator[Receiver]:
 def webhook(receiver: Receiver, secret: str = "", severity: str = "info", limit_s: float | None = None) -> Webhook:
     """A webhook whose wall clock stands."""
     return Webhook(
-        receiver.url, secret, severity, Clock(), lambda: 1_700_000_000.4, patience_s(10) if limit_s is None else limit_s
+        receiver.url,
+        lambda: secret,
+        severity,
+        Clock(),
+        lambda: 1_700_000_000.4,
+        patience_s(10) if limit_s is None else limit_s,
     )
 
 
@@ -47,6 +53,27 @@ def test_a_change_is_a_cloud_event(receiver: Receiver) -> None:
         "subject": "z1/frost", "time": "1970-01-01T00:00:00Z",
     }  # fmt: skip
     assert event["data"] == change("a1", 2)
+
+
+def test_a_corrected_secret_needs_no_restart(receiver: Receiver) -> None:
+    """It signs the next change; while its file cannot be read nothing is told, and the error says why."""
+    secrets: list[str | ConfigError] = ["of before", ConfigError("webhook_secret_file cannot be read"), "corrected"]
+
+    def secret() -> str:
+        found = secrets.pop(0)
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    hook = Webhook(receiver.url, secret, "info", Clock(), lambda: 1_700_000_000.4, patience_s(10))
+    hook.deliver([change("a1", 1)])
+    with pytest.raises(DeliveryError, match="webhook_secret_file cannot be read"):
+        hook.deliver([change("a1", 2)])
+    hook.deliver([change("a1", 2)])
+    for (headers, body), by in zip(receiver.got, (b"of before", b"corrected"), strict=True):
+        signed = f"{headers['webhook-id']}.1700000000.".encode() + body
+        wanted = base64.b64encode(hmac.new(by, signed, hashlib.sha256).digest()).decode()
+        assert headers["webhook-signature"] == f"v1,{wanted}"
 
 
 @pytest.mark.parametrize("secret", ["a secret", "whsec_" + base64.b64encode(b"a secret").decode()])
@@ -72,7 +99,7 @@ def test_only_what_was_told_and_is_severe_enough_is_posted(receiver: Receiver) -
 def test_a_call_ends_after_some_seconds(receiver: Receiver) -> None:
     """A slow receiver with a long queue does not hold up a stop until all is told."""
     seconds = iter([0.0, 1.0, 4.9, 5.0])
-    hook = Webhook(receiver.url, "", "info", lambda: next(seconds), Clock(), patience_s(10))
+    hook = Webhook(receiver.url, str, "info", lambda: next(seconds), Clock(), patience_s(10))
     assert hook.deliver([change("a1", number) for number in range(1, 5)]) == 2
     assert receiver.keys == ["a1-1", "a1-2"]
 
@@ -145,7 +172,7 @@ def test_a_change_that_is_refused_holds_up_no_other(receiver: Receiver) -> None:
 def test_a_change_that_fails_for_a_day_is_given_up(receiver: Receiver) -> None:
     """It is counted, and those behind it are told."""
     clock = Clock()
-    hook = Webhook(receiver.url, "", "info", clock, lambda: 0.0, patience_s(10))
+    hook = Webhook(receiver.url, str, "info", clock, lambda: 0.0, patience_s(10))
     receiver.answers = [500, 500, 204]
     with pytest.raises(DeliveryError):
         hook.deliver([change("a1", 1), change("a1", 2)])
@@ -161,7 +188,7 @@ def test_a_day_is_a_day_over_restarts(tmp_path: Path, receiver: Receiver) -> Non
 
     def started(wall_s: float) -> Webhook:
         return Webhook(
-            receiver.url, "", "info", Clock(), lambda: wall_s, patience_s(10), storage=FolderStorage(tmp_path)
+            receiver.url, str, "info", Clock(), lambda: wall_s, patience_s(10), storage=FolderStorage(tmp_path)
         )
 
     for wall_s in (0.0, GIVE_UP_S * 0.6):

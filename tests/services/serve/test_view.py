@@ -110,6 +110,21 @@ def test_a_forecast_that_the_stream_has_left_behind_is_refused() -> None:
     assert "30 min old" in caught.value.detail
 
 
+def test_while_earlier_readings_are_read_an_old_forecast_says_so() -> None:
+    """As after an import: how old its reading is says nothing then. A silent sensor is told as ever."""
+    view, _ = view_of(zone_forecast())
+    for behind, backlog, why in ((True, 90, "earlier readings are still being read"), (False, 90, "1 h old")):
+        figures = {"stream_ms": {"demo": ORIGIN_MS + 3_590_000}, "behind": behind, "backlog": backlog}
+        view.take(LiveStateChanges(version=2, stats={"shard-0": figures}))
+        with pytest.raises(ProblemError, match=f"{why}$"):
+            view.body(KEY)
+    silent, _ = view_of(zone_forecast(freshness_s={"air_temp_c": 4000.0, "rh_pct": None}))
+    figures = {"stream_ms": {"demo": ORIGIN_MS}, "behind": True, "backlog": 90}
+    silent.take(LiveStateChanges(version=2, stats={"shard-0": figures}))
+    with pytest.raises(ProblemError, match=r"1\.1 h old$"):
+        silent.body(KEY)
+
+
 def test_silent_sensors_make_a_forecast_too_old() -> None:
     """503 when forecasts still come but no target was read for longer than the limit."""
     silent = zone_forecast(freshness_s={"air_temp_c": 4000.0, "rh_pct": None})

@@ -143,7 +143,9 @@ def test_a_note_of_the_first_release_counts_for_rows_and_forecasts(history: Hist
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("content", ["", "{", "[3]", "null"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[3]", "null", '{"demo": "3"}', '{"rows": {"demo": null}}', '{"rows": {}, "forecasts": 3}']
+)
 def test_a_damaged_note_is_named(tmp_path: Path, content: str) -> None:
     """With what to do; a shard that is restarted waits for that, where any other error would end it for good."""
     (tmp_path / "series").mkdir()

@@ -108,8 +108,8 @@ def test_files_of_a_submitted_model_go_once_mlflow_answers_unless_a_version_name
 def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
     make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, call: str, stays: bool
 ) -> None:
-    """Killed while MLflow was asked to take what was trained: the next one removes what no version names. A damaged
-    note beside it stays, and is in nobody's way.
+    """Killed while MLflow was asked to take what was trained: the next one removes what no version names. Damaged
+    notes beside it stay, and are in nobody's way.
     """
 
     def kill(*_: Any, **__: Any) -> None:
@@ -122,7 +122,9 @@ def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
         with pytest.raises(Killed):
             make().retrain_if_due()
     notes = cluster.folder.parent / "unregistered" / "network"
-    (notes / "0.json").write_text("{")
+    damaged = {"0.json": "{", "1.json": '{"folder": 3}', "2.json": "[]", "3.json": "{}"}
+    for name, content in damaged.items():
+        (notes / name).write_text(content)
     again = make(retrain_every_s=0)
     for waits_s in (PRUNE_S, GRACE_MS / 1000 - 1):
         clock.now_s += waits_s
@@ -131,7 +133,7 @@ def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
     clock.now_s += PRUNE_S
     again.retrain_if_due()
     assert folder.exists() == stays
-    assert [note.name for note in notes.iterdir()] == ["0.json"]
+    assert {note.name: note.read_text() for note in notes.iterdir()} == damaged
     assert again.status()["last_error"] == ""
     assert [row["folder"] for row in again.models()] == [str(folder)] * stays
 

@@ -1,11 +1,19 @@
-"""Files that only the user may read."""
+"""Files with a secret: passwords, tokens."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["write_secret"]
+__all__ = ["read_secret", "write_secret"]
+
+
+def read_secret(path: Path) -> str:
+    """What it holds, without blanks around it. Raises ``OSError`` where it cannot be read, or is no text."""
+    try:
+        return path.read_text().strip()
+    except UnicodeDecodeError as error:
+        raise OSError(f"{path} is no text: {error}") from error
 
 
 def write_secret(path: Path, text: str) -> None:
