@@ -17,7 +17,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit hashes secrets kubernetes-secrets kubernetes-rules e2e e2e-kubernetes clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check lint types format bench soak sbom audit hashes secrets kubernetes-secrets kubernetes-rules e2e e2e-kubernetes clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -93,12 +93,17 @@ e2e: ## the whole system in containers: build, run, kill, cut, balance the ledge
 e2e-kubernetes: ## the whole system on the cluster that KUBECONFIG names: bring up, kill, evict, balance the ledger; KEEP=1
 	@$(PYTHON) -m tests.kubernetes.run $(if $(KEEP),--keep) $(ARGS)
 
-check: $(stamp) ## formatting, lint, types, import rules, doctests
+# Types take longer than all else: with -j2 the two run side by side.
+check: lint types ## formatting, lint, types, import rules, doctests
+
+lint: $(stamp)
 	$(bin)/ruff format --check .
 	$(bin)/ruff check .
-	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/python -m pytest -q -p no:cacheprovider edge models services tests/test_import_rules.py
+
+types: $(stamp)
+	$(bin)/mypy
 
 format: $(stamp) ## put every file into the house format
 	$(bin)/ruff format .

@@ -117,7 +117,8 @@ class RayRuntime:
         api = self._settings.api
         serve = serve_environment(self.ingress, self._folder, api)
         self.certificate = certificate_of(api, self._folder)
-        return common | _private_environment(self._data_dir / "ray.token") | serve
+        compiled = {"TORCHINDUCTOR_CACHE_DIR": str(self._folder / "t")}  # torch makes one, and never removes it
+        return common | compiled | _private_environment(self._data_dir / "ray.token") | serve
 
     def _init(self) -> None:
         with deferred_interrupts():

@@ -99,6 +99,7 @@ def build_app(settings: Settings, there: Mapping[str, Deployed] = NOTHING) -> An
             health_check_period_s=2,
             health_check_timeout_s=10,
             graceful_shutdown_timeout_s=2,
+            graceful_shutdown_wait_loop_s=1,  # before the first look; after Serve's own 2 s a replica is killed
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
         # No option says it any more; None: new replicas at each start.

@@ -12,6 +12,7 @@ from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.patience import until
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
 
@@ -75,6 +76,25 @@ def test_a_device_that_slept_asks_again_at_once(page: Page, tmp_path: Path) -> N
         page.until("window.streams > 0")
         page.until(f"{STATE} === 'live'")
         assert page.ask(BANNER) == ""
+
+
+def test_a_page_that_is_left_keeps_no_connection(page: Page, tmp_path: Path) -> None:
+    """The browser keeps it to go back to, and of six connections to a server its stream would be one; it is live again
+    when somebody goes back.
+    """
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        house.state.events.longest_s = 3600
+        page.open(address)
+        page.until(f"{STATE} === 'live'")
+        page.ask("window.loaded = 'once'")
+        page.open("about:blank")
+        until(lambda: house.state.events.open == 0, "its stream ends")
+        house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
+        page.ask("history.back()")
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:05')")
+        assert page.ask("window.loaded") == "once"
 
 
 def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> None:

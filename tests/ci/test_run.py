@@ -216,8 +216,8 @@ def test_the_script_runs_its_stages_and_ends_as_they_do(tmp_path: Path) -> None:
         assert done.returncode == bool(stop_at), done.stderr
         called[stop_at] = (tmp_path / "calls").read_text().splitlines()
     assert called["processes"] == called[""]
-    both = "make -j2 -O unit seeds SEEDS=0:60 ARGS=--ignore=tests/chaos/test_simulation.py"
-    assert called[""][:3] == ["make check", both, "make processes"]
+    both = "make -j2 -O unit seeds SEEDS=0:60 ARGS=--ignore=tests/chaos/test_simulation.py tests"
+    assert called[""][:3] == ["make -j2 -O check", both, "make processes"]
     assert called[""][3:] == [
         "python -m pytest -q -m compose tests/compose", "make e2e",
         "make long ARGS=tests/chaos/test_killed_anywhere.py", "make home-assistant",

@@ -133,7 +133,7 @@ def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> Non
     """
     file = tmp_path / "s.json"
     run = start(
-        "demo", "--headless", "--minutes", "0.7", "--warm-days", "3", "--retrain-every", "0", "--summary", str(file)
+        "demo", "--headless", "--minutes", "0.4", "--warm-days", "3", "--retrain-every", "0", "--summary", str(file)
     )
     run.wait_for(lambda: "samples/s" in run.output, "it shows what goes on")
     run.process.wait(patience_s(150))
@@ -143,7 +143,7 @@ def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> Non
     outcomes = summary["accepted"] + summary["duplicates"] + summary["late"] + sum(summary["rejected"].values())
     with balance():
         assert summary["published"] == outcomes > 0
-    assert summary["probe"]["sent"] > 500
+    assert summary["probe"]["sent"] > 300
     assert summary["probe"]["failed"] == held_up <= 2
     assert summary["first_forecast_s"] < min(budget_s(60), 100)
     assert summary["peak_memory_mb"] < 4000

@@ -1,5 +1,5 @@
-// Follows /events: server-sent events, read with fetch because an EventSource carries no key. A stream that ends is asked
-// for again with the id of its last event; one that breaks, or is silent for too long, is told as a lost connection.
+// Follows /events by fetch: an EventSource carries no key. A stream that ends is asked for again with the id of
+// its last event; one that breaks, or is silent for too long, is told as a lost connection.
 import { headers } from "./api.js";
 import { keyFor, wantKey } from "./key.js";
 
@@ -24,6 +24,7 @@ export async function follow(tell, state) {
   const wake = () => [cutSilent(), woken.now()];
   for (const name of ["online", "pageshow"]) addEventListener(name, wake);
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake());
+  addEventListener("pagehide", () => cut?.abort()); // pages that are kept hold none
   setInterval(cutSilent, 5000);
   let last = "";
   let failed = 0;
