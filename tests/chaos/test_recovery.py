@@ -93,7 +93,7 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
     undisturbed = content(replayed(settings, tmp_path / "undisturbed"))
     with balance():
         assert disturbed == undisturbed
-        assert disturbed["zones"] > 2 * 288 * len(source.zones)
+        assert len(disturbed["zones"]) > 2 * 288 * len(source.zones)
         assert seen.total("accepted") == sent
     assert again == told
 
@@ -203,13 +203,9 @@ def replayed(settings: Settings, folder: Path) -> Settings:
     return elsewhere
 
 
-def content(settings: Settings) -> dict[str, Any]:
-    """Every file of rows, whole."""
+def content(settings: Settings) -> dict[str, list[str]]:
+    """Every row, whole, as text: each number has its own, and what is missing equals itself. Files are not compared:
+    which rows one holds depends on when they were written.
+    """
     history = History(settings.storage_folder, ())
-    files: dict[str, Any] = {}
-    for kind in ("zones", "devices"):
-        table = history.read(kind=kind)
-        files[kind] = len(table)
-        for name in history.files(kind=kind):
-            files[str(Path(name).relative_to(history.storage.url))] = Path(name).read_bytes()
-    return files
+    return {kind: [repr(row) for row in history.read(kind=kind).to_pylist()] for kind in ("zones", "devices")}

@@ -138,7 +138,7 @@ def whole(
             System(settings, receive_clock="replayed", warm_up=warm_up) as system,
             Prometheus(folder / "prometheus", {"hothouse": system.url}) as prometheus,
         ):
-            until(lambda: bool((system.gateway_status or {}).get("connected")), "the gateway is connected")
+            until(lambda: (status := system.gateway_status) and status["connected"], "the gateway is connected")
             publisher = Publisher(source, system.broker.address(), Ledger(), Pace(SPEED), with_clock=True)
             found = Whole(system, prometheus, influx, site, source.zones[0], publisher)
             feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)

@@ -215,7 +215,6 @@ def test_training_worker_killed(nodes: Nodes, settings: Settings) -> None:
     assert_went_on(job, running, kill_mid_epoch(job, running, kill))
 
 
-@ray.remote(num_cpus=1)
 class _Busy:
     """Takes a node's CPU."""
 
@@ -237,7 +236,7 @@ def test_training_node_killed(nodes: Nodes, settings: Settings, whole: bool) -> 
     also where the job and Ray Train's controller died with it.
     """
     on_first = NodeAffinitySchedulingStrategy(nodes.first, soft=False)
-    busy = _Busy.options(scheduling_strategy=on_first).remote()
+    busy = ray.remote(_Busy).options(num_cpus=1, scheduling_strategy=on_first).remote()
     assert ray.get(busy.there.remote(), timeout=patience_s(60))
     job = job_of(settings, f"node-{'all' if whole else 'worker'}", workers=1)
     running = start(job, nodes.second if whole else nodes.first, soft=whole)
@@ -262,7 +261,7 @@ def test_training_node_reclaimed(nodes: Nodes, settings: Settings) -> None:
     the other node when the notice is over, and the node is not needed any more.
     """
     on_first = NodeAffinitySchedulingStrategy(nodes.first, soft=False)
-    busy = _Busy.options(scheduling_strategy=on_first).remote()
+    busy = ray.remote(_Busy).options(num_cpus=1, scheduling_strategy=on_first).remote()
     assert ray.get(busy.there.remote(), timeout=patience_s(60))
     job = job_of(settings, "reclaimed", workers=1)
     running = start(job, nodes.first, soft=False)
