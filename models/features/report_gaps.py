@@ -52,13 +52,13 @@ def report_gaps_s(known: Bool, step_s: int) -> I64:
     newest = np.maximum.accumulate(np.where(known, place, -1), axis=-1)
     before = np.roll(newest, 1, axis=-1)
     gaps = np.where(known & (before >= 0) & (place > 0), place - before, 0)
-    gaps[gaps * step_s > LONGEST_S] = 0
+    gaps[(gaps - 1) * step_s > LONGEST_S] = 0  # a reading that is seconds later may lie in the next row
     gaps.sort(axis=-1)
     reached = gaps.cumsum(axis=-1)
     half = (2 * reached < reached[..., -1:]).sum(axis=-1, keepdims=True)
     usual = np.take_along_axis(gaps, half, axis=-1)[..., 0]
     usual = np.minimum(usual, gaps[..., -min(FEWEST, gaps.shape[-1])])
-    return np.where(usual > 1, usual * step_s, 0)
+    return np.where(usual > 1, np.minimum(usual * step_s, LONGEST_S), 0)
 
 
 def silent_after_s(gap_s: float, least_s: float) -> float:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from edge.secret_file import read_secret
 from services.alert.alert_mail import AlertMail
 from services.alert.delivery import Channel, Deliverer
 from services.alert.delivery_trace import DeliveryTrace
@@ -111,9 +112,13 @@ def _channels(
 
 
 def _secret(path: Path | None, setting: str) -> str:
+    if path is None:
+        return ""
+    hint = "Set it to a file that holds the secret."
     try:
-        return "" if path is None else path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{setting}: {path} cannot be read: {error}", "Set it to a file that holds the secret."
-        ) from error
+        secret = read_secret(path)
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path} cannot be read: {error}", hint) from error
+    if not secret:  # as for a moment while it is written: nothing goes out unsigned then
+        raise ConfigError(f"{setting}: {path} is empty", hint)
+    return secret

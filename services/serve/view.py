@@ -42,7 +42,8 @@ class View:
     """Built from the live states' changes; ``clock_s`` is monotonic. Not shared between threads.
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
-    so. ``wall_ms`` is given where receive times are those of the wall clock.
+    so, at the latest when they are refused for it. ``wall_ms`` is given where receive times are those of the wall
+    clock.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class View:
         wall_ms: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         self._stale_after_s = stale_after_s
-        self._quiet_after_s = quiet_after_s
+        self._quiet_after_s = min(quiet_after_s, stale_after_s)
         self._clock_s = clock_s
         self._wall_ms = wall_ms
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known

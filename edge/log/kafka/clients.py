@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogReplacedError
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, is_another
+from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, go_on_asking, is_another
 from edge.log.kafka.topics import MAX_RECORD_BYTES
 from edge.timing import Periodic
 
@@ -41,6 +41,7 @@ class KafkaClients:
         if ask and self._ask.due(time.monotonic()):
             ask_topic(self.reader)
         for client in self._made.values():
+            go_on_asking(client)
             if is_another(client, self._address.topic, self.topic_id):
                 raise LogReplacedError(
                     f"{self._address} was deleted and made anew: it is another log. Bring the earlier log back, or "

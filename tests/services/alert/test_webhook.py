@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from services.alert.alert_deliveries import AlertDeliveries
 from services.alert.delivery import Deliverer, DeliveryError
 from services.alert.webhook import GIVE_UP_S, Webhook
+from services.config import load_settings
 from services.errors import ConfigError
 from services.store.storage import FolderStorage
-from tests.patience import patience_s
+from tests.patience import patience_s, until
 from tests.services.alert.receiver import Receiver
 from tests.services.alert.told import Clock, change, journal
 
@@ -74,6 +76,25 @@ def test_a_corrected_secret_needs_no_restart(receiver: Receiver) -> None:
         signed = f"{headers['webhook-id']}.1700000000.".encode() + body
         wanted = base64.b64encode(hmac.new(by, signed, hashlib.sha256).digest()).decode()
         assert headers["webhook-signature"] == f"v1,{wanted}"
+
+
+def test_nothing_goes_out_unsigned_while_the_secret_is_written(tmp_path: Path, receiver: Receiver) -> None:
+    """Its file is empty for a moment then: what is to be told waits, and an empty one stops the start."""
+    file = tmp_path / "secret"
+    alerts = {"mqtt": False, "webhook_url": receiver.url, "webhook_secret_file": file}
+    settings = load_settings(data_dir=tmp_path, alerts=alerts)
+    file.write_text("\n")
+    with pytest.raises(ConfigError, match=r"webhook_secret_file: .*secret is empty"):
+        AlertDeliveries(settings, lambda messages: None)
+    file.write_text("of before")
+    with AlertDeliveries(settings, lambda messages: None) as deliveries:
+        file.write_text("")
+        journal(settings.storage_folder, change("a1", 1))
+        until(lambda: deliveries.error.endswith("secret is empty"), "it is told")
+        file.write_text("corrected")
+        until(lambda: receiver.got, "it is signed")
+    ((headers, _),) = receiver.got
+    assert "webhook-signature" in headers
 
 
 @pytest.mark.parametrize("secret", ["a secret", "whsec_" + base64.b64encode(b"a secret").decode()])

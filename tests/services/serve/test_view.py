@@ -125,6 +125,16 @@ def test_while_earlier_readings_are_read_an_old_forecast_says_so() -> None:
         silent.body(KEY)
 
 
+def test_a_stream_that_is_refused_for_its_silence_is_said_to_be_silent() -> None:
+    """Also where a forecast may be less old than two steps and a minute: it was an internal error."""
+    clock = Clock()
+    view = View(330, 660, clock)
+    view.take(LiveStateChanges(version=1, forecasts=[zone_forecast()]))
+    clock.now_s += 360
+    with pytest.raises(ProblemError, match=r"nothing has come from this site for 6 min$"):
+        view.body(KEY)
+
+
 def test_silent_sensors_make_a_forecast_too_old() -> None:
     """503 when forecasts still come but no target was read for longer than the limit."""
     silent = zone_forecast(freshness_s={"air_temp_c": 4000.0, "rh_pct": None})
