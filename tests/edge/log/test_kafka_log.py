@@ -301,7 +301,8 @@ def test_the_name_goes_with_the_facts_to_another_kafka_and_ends_with_the_topic(l
 
     def made() -> bool:
         with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):  # for a moment after it was deleted
-            admin.create_topics({log.address.topic: {"num_partitions": 2, "replication_factor": 1}})
+            topic = {log.address.topic: {"num_partitions": 2, "replication_factor": 1}}
+            admin.create_topics(topic, wait_for_metadata=True)  # a log that does not hear of it makes one of its own
             return True
         return False
 
