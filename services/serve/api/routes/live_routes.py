@@ -88,17 +88,18 @@ def live_routes(state: ApiState) -> APIRouter:
 
         With a zone, a target and a horizon also what was said so long before, beside what came.
         """
-        view, past_of = state.readable(authorization), _past_asked(spec, target, horizon_min)
+        view, asks_past = state.readable(authorization), target is not None or horizon_min is not None
         if asked := zones_asked(zone, zones):
-            if past_of is not None:
+            if asks_past:
                 raise ProblemError(422, "query.zones: past forecasts are those of one zone; name it with zone")
             parts, problems = await each_zone(view, asked, site, backend.quality)
             return QualityAnswer(zones=[one for part in parts for one in part], past=None, problems=problems)
         if zone is None:
-            if past_of is not None:
+            if asks_past:
                 raise ProblemError(422, "query.zone: past forecasts are those of a zone; name one")
             return QualityAnswer(zones=[one for one in await backend.quality(None) if view.has(one["site"])], past=None)
         key = view.find(zone, site)
+        past_of = _past_asked(spec, target, horizon_min)
         found = await backend.quality(key)
         if past_of is None:
             return QualityAnswer(zones=found, past=None)

@@ -1,4 +1,4 @@
-// Alerts of one rule in many zones as one entry: a cold night is one thing to look at, not one a zone.
+// Alerts of one rule in many zones as one entry.
 import { h } from "../dom.js";
 import { t } from "../words.js";
 import { alertItem, alertWords, goesOn, kindWords, OF_STATE, orders, placeOf, SEVERITIES, severityBadge, whyWords } from "./parts.js";

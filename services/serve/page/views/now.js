@@ -9,7 +9,7 @@ import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, reading, 
 
 export default function nowView(box) {
   const title = h("h2", {});
-  const lead = h("p", { class: "lead", role: "status" }); // the same element for as long as the view is open: else what is new is not read out
+  const lead = h("p", { class: "lead", role: "status" }); // one element: else what is new is not read out
   const headline = h("section", {}, title, lead);
   const alerts = h("section", {});
   const sensors = h("section", {});
