@@ -12,8 +12,8 @@ def read_secret(path: Path) -> str:
     """What it holds, without blanks around it. Raises ``OSError`` where it cannot be read, or is no text."""
     try:
         return path.read_text().strip()
-    except UnicodeDecodeError as error:
-        raise OSError(f"{path} is no text: {error}") from error
+    except UnicodeDecodeError:
+        raise OSError(f"{path} is no text in UTF-8") from None  # that error quotes a byte of the secret
 
 
 def write_secret(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
+from edge.secret_file import read_secret
 from edge.tls_files import TlsFiles
 from services.config import Settings
 from services.errors import ConfigError, HothouseError
@@ -30,8 +31,8 @@ def address_of(mqtt: Mapping[str, Any]) -> MqttAddress:
     secrets = {"password_file": "", "session_secret_file": ""}
     for name in secrets:
         try:
-            secrets[name] = Path(file).read_text().strip() if (file := mqtt.get(name)) else ""
-        except (OSError, UnicodeDecodeError) as error:
+            secrets[name] = read_secret(Path(file)) if (file := mqtt.get(name)) else ""
+        except OSError as error:
             of = name.removesuffix("_file").replace("_", " ")
             raise ConfigError(
                 f"the {of} of the broker at {mqtt['host']}:{mqtt['port']} cannot be read: {error}",

@@ -18,6 +18,8 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, Literal
 
+from edge.secret_file import read_secret
+
 __all__ = ["MailServer"]
 
 STEP_S = 30.0
@@ -52,7 +54,7 @@ class MailServer:
             if self.security == "starttls":
                 client.starttls(context=context)
             if self.username:
-                client.login(self.username, self.password_file.read_text().strip() if self.password_file else "")
+                client.login(self.username, read_secret(self.password_file) if self.password_file else "")
             return client.send_message(message, to_addrs=list(to))
         finally:
             # By hand: leaving the client's context raises where QUIT has another answer, and the mail goes out again.

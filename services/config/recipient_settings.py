@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from edge.config import Host, HttpUrl, Section
+from edge.secret_file import read_secret
 from services.config.texts import CollectorUrl, DiscoveryPrefix, MailAddress, WebAddress
 
 __all__ = ["AlertSettings", "HomeAssistantSettings", "InfluxSettings", "TracesSettings"]
@@ -56,10 +57,10 @@ class InfluxSettings(Section):
 
     @property
     def secret(self) -> str:
-        """The token, from wherever it is named; empty where none is. ``OSError`` for a file that is not there."""
+        """The token, from wherever it is named; empty where none is. ``OSError`` for a file that cannot be read."""
         if self.token is not None and self.token.get_secret_value():
             return self.token.get_secret_value()
-        return "" if self.token_file is None else self.token_file.read_text().strip()
+        return "" if self.token_file is None else read_secret(self.token_file)
 
 
 class HomeAssistantSettings(Section):

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from edge.mqtt.listen_port import why_not
+from edge.secret_file import read_secret
 from edge.tls_files import tls_files
 from services.cli.setup.check import Check, CheckState
 from services.config import MqttSettings, Settings, UplinkSettings
@@ -99,7 +100,7 @@ def login_at(host: str, port: int, login: MqttSettings | UplinkSettings, *, v5: 
     from edge.mqtt.connection import MqttAddress
 
     file = login.password_file
-    password = file.read_text().strip() if file and file.is_file() else ""
+    password = read_secret(file) if file and file.is_file() else ""
     address = MqttAddress(host=host, port=port, username=login.username, password=password, tls=tls_files(login))
     return _answer(address, v5=v5)
 

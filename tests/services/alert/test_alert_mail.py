@@ -252,6 +252,19 @@ def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox
     assert deliverer.waiting == 1
 
 
+def test_a_password_that_is_no_text_is_told(tmp_path: Path, box: MailBox) -> None:
+    """As one that no login can carry."""
+    (secret := tmp_path / "password").write_bytes("gewächs".encode("latin-1"))
+    server = MailServer(host="127.0.0.1", port=box.port, security="none", username="grower", password_file=secret)
+    clock = Clock()
+    mail = AlertMail(tmp_path, server, "hothouse@example.org", (A,), "warning", 0, clock, clock)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    deliverer.look()
+    assert deliverer.error.endswith(f"{secret} is no text in UTF-8")
+    assert deliverer.waiting == 1
+
+
 def test_a_corrected_password_is_used_by_the_next_try(tmp_path: Path, box: MailBox) -> None:
     """Nothing is restarted; a file that is missing meanwhile is told."""
     clock, secret = Clock(), tmp_path / "password"
