@@ -15,13 +15,13 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 MISSED = 2.5
-"""A sensor is silent once it has said nothing for so many of its usual gaps ..."""
+"""A sensor is silent once it has said nothing for so many of its usual gaps, but see ``SOON_S``."""
 
 SOON_S = 3 * 3600
-"""... or for so long: of a greenhouse three hours ago nobody can say how it is. Where it is no better known, ..."""
+"""It need not be longer: of a greenhouse three hours ago nobody can say how it is. But see ``LATE``."""
 
 LATE = 1.25
-"""... once a reading is late by a quarter of the usual gap."""
+"""Before a reading is late by a quarter of its usual gap, its sensor is not silent."""
 
 LONGEST_S = 6 * 3600
 """A longer gap is a silence, and tells nothing of how often a sensor reports."""

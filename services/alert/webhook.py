@@ -8,7 +8,6 @@ gets one twice has had it already.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
@@ -166,13 +165,16 @@ def signature(secret: bytes, id: str, second: int, body: bytes) -> str:
 
 
 def _key(secret: str) -> bytes:
-    """The bytes of a secret; one that begins with ``whsec_`` is base64, as Standard Webhooks has them."""
+    """The bytes of a secret; one that begins with ``whsec_`` is Base64, as Standard Webhooks has them.
+
+    Raises :class:`DeliveryError` where that is none, or nothing: the receiver could not check the signature.
+    """
     if not secret.startswith(PREFIX):
         return secret.encode()
-    try:
-        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        return secret.encode()
+    with suppress(ValueError):
+        if key := base64.b64decode(secret.removeprefix(PREFIX), validate=True):
+            return key
+    raise DeliveryError(f"what follows {PREFIX} in alerts.webhook_secret_file is no Base64")
 
 
 def _answer(url: str, headers: Mapping[str, str], body: bytes, limit_s: float) -> int:

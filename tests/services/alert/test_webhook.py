@@ -108,6 +108,14 @@ def test_who_knows_the_secret_knows_that_it_is_ours(receiver: Receiver, secret: 
     assert headers["webhook-signature"] == f"v1,{wanted}"
 
 
+@pytest.mark.parametrize("secret", ["whsec_", "whsec_no Base64"])
+def test_a_secret_that_nobody_can_check_is_told(receiver: Receiver, secret: str) -> None:
+    """Nothing goes out unsigned, nor signed by what the receiver does not take for the secret."""
+    with pytest.raises(DeliveryError, match=r"what follows whsec_ in alerts\.webhook_secret_file is no Base64"):
+        webhook(receiver, secret).deliver([change()])
+    assert not receiver.got
+
+
 def test_only_what_was_told_and_is_severe_enough_is_posted(receiver: Receiver) -> None:
     """Nobody is told of what is merely near, nor that it is over."""
     hook = webhook(receiver, severity="warning")
