@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,10 @@ from edge.recordings.zone_file import (
 )
 
 __all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recording", "recording_of"]
+
+
+NAMED = 3
+"""So many files are named of which one thing is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,7 @@ def _recording(files: Sequence[ZoneFile], left_out: Sequence[str], said: Mapping
         raise RecordingError(errors[0] + more)
     unmapped = tuple(sorted({name for file in files for name in file.unmapped}))
     notes = [*left_out, *(note for file in files for note in file.notes), *(finding.words for finding in found)]
+    notes = _once(notes, [file.label for file in files])
     if unmapped:
         named = ", ".join(unmapped)
         notes.append(
@@ -149,6 +154,24 @@ def _recording(files: Sequence[ZoneFile], left_out: Sequence[str], said: Mapping
         unmapped=unmapped,
         notes=tuple(notes),
     )
+
+
+def _once(notes: Sequence[str], labels: Collection[str]) -> list[str]:
+    """Says once what is so of several files.
+
+    >>> _once(["a.csv: 2 rows twice", "a.csv: no unit", "b.csv: no unit"], ["a.csv", "b.csv"])
+    ['a.csv: 2 rows twice', 'a.csv, b.csv: no unit']
+    """
+    files_of: dict[str, list[str]] = {}
+    for note in notes:
+        label = next((label for label in labels if note.startswith(f"{label}: ")), "")
+        files_of.setdefault(note.removeprefix(f"{label}: "), []).append(label)
+    said = []
+    for note, files in files_of.items():
+        more = f" and {len(files) - NAMED} more files" if len(files) > NAMED + 1 else ""
+        named = ", ".join(files[:NAMED] if more else files)
+        said.append(f"{named}{more}: {note}" if named else note)
+    return said
 
 
 def _read_all(

@@ -65,13 +65,18 @@ def test_decimal_commas_of_a_target_are_an_error_that_says_what_to_write(tmp_pat
     assert recording.notes == ()
 
 
-def test_decimal_commas_of_another_column_are_said_once_a_file(tmp_path: Path) -> None:
-    """It is left out, by name and with the fix, in each file."""
-    for name in ("a.csv", "b.csv"):
-        write(tmp_path, {"t_air_c": fixed("20"), "out_t_c": fixed("5,1"), "par_in_umol": fixed("9")}, name=name)
-    notes = load_recording(tmp_path).notes
-    assert [note.split(":")[0] for note in notes] == ["a.csv", "b.csv"]
-    assert all("out_t_c" in note and 'decimal = ","' in note for note in notes)
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [("ab", "a.csv, b.csv"), ("abcd", "a.csv, b.csv, c.csv, d.csv"), ("abcde", "a.csv, b.csv, c.csv and 2 more files")],
+)
+def test_decimal_commas_of_another_column_are_said_once(tmp_path: Path, names: str, said: str) -> None:
+    """It is left out, by name and with the fix, in every file."""
+    for name in names:
+        columns = {"t_air_c": fixed("20"), "out_t_c": fixed("5,1"), "par_in_umol": fixed("9")}
+        write(tmp_path, columns, name=f"{name}.csv")
+    (note,) = load_recording(tmp_path).notes
+    assert note.startswith(f"{said}: column out_t_c: ")
+    assert 'decimal = ","' in note
 
 
 def test_another_separator_is_named_and_then_read(tmp_path: Path) -> None:
