@@ -99,6 +99,14 @@ def test_every_variable_and_container_is_documented() -> None:
     assert [name for name in [*sorted(variables), *services] if f"`{name}`" not in page] == []
 
 
+def test_nobody_is_told_to_install_by_name() -> None:
+    """On the package index `hothouse` is another project: a page, unit or message names this folder instead."""
+    by_name = re.compile(r"pip install[^\n`]*[\s'\"]hothouse\b(?![-_])")
+    asked = [*(page for page in PAGES if page.name != "CHANGELOG.md"), *ROOT.glob("deploy/*.*"), *MODULES]
+    assert [str(path) for path in asked if by_name.search(path.read_text())] == []
+    assert by_name.search("/opt/hothouse/bin/pip install 'hothouse[kafka]'")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file that is there."""
