@@ -6,11 +6,15 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from edge.figure_fields import figures_of
+from services.cli import app
 from services.cli.setup.settings_view import list_settings, markdown_table
 from services.config import Settings
 from services.observe.metrics import metrics_page
@@ -64,6 +68,47 @@ def test_every_command_is_documented() -> None:
     """Each command stands in docs/cli.md."""
     page = text("docs/cli.md")
     assert [command for command in commands() if f"`hothouse {' '.join(command)}" not in page] == []
+
+
+@cache
+def command_line() -> Any:
+    """`hothouse` with its commands and options."""
+    return typer.main.get_command(app)
+
+
+def strange_words(line: str) -> list[str]:
+    """What of the words behind `hothouse` is no command, or an option that neither it nor `hothouse` has."""
+    command = command_line()
+    takes_value, words, strange = {"--help": False}, line.split(), list[str]()
+    while True:
+        inner: dict[str, Any] = getattr(command, "commands", {})
+        for each in command.params:
+            takes_value |= dict.fromkeys(each.opts + each.secondary_opts, not getattr(each, "is_flag", False))
+        while words and (words[0].startswith("-") or not inner):
+            name, given, _ = words.pop(0).partition("=")
+            if name.startswith("--") and len(name) > 2 and name not in takes_value:
+                strange.append(name)
+            elif name.startswith("-") and takes_value.get(name) and not given:
+                words = words[1:]
+        if not words or words[0] not in inner:
+            return strange + words[:1]
+        command = inner[words.pop(0)]
+
+
+def test_every_command_line_that_is_shown_is_one() -> None:
+    """The commands and options of `hothouse` that pages have in code are there; the changelog may tell old ones."""
+    lines = {
+        (page.name, line)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for code in re.findall(r"```.*?```|`[^`]+`", page.read_text().replace("\\\n", " "), re.S)
+        for line in re.findall(r"(?<!-n)(?:^|[\s`/])hothouse (-?-?[a-z][^\n`|;&>#)]*)", code, re.M)
+    }
+    assert len(lines) > 200
+    assert sorted((page, line) for page, line in lines if strange_words(line)) == []
+    assert [strange_words(line) for line in ("predict --sit demo", "models promot v1", "--url http://a:1 status")] == [
+        ["--sit"], ["promot"], []
+    ]  # fmt: skip
 
 
 def test_every_route_is_documented() -> None:
