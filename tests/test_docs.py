@@ -16,7 +16,7 @@ import typer
 from edge.figure_fields import figures_of
 from services.cli import app
 from services.cli.setup.settings_view import list_settings, markdown_table
-from services.config import Settings
+from services.config import Settings, SiteSettings
 from services.observe.metrics import metrics_page
 from services.serve.components import SHOWN_ON_METRICS
 from tests.services.cli.command_line import commands
@@ -62,6 +62,21 @@ def test_every_setting_is_documented() -> None:
     assert [
         view.name for view in list_settings(Settings()) if f"`{view.name}`" not in page and view.name != "sites"
     ] == []
+
+
+def test_every_setting_that_is_told_is_one() -> None:
+    """By its name or as a variable, in code, of all pages but the changelog and decisions."""
+    there = {view.name for view in list_settings(Settings())} | {f"sites.{name}" for name in SiteSettings.model_fields}
+    sections = {name.partition(".")[0] for name in there}
+    files = {"ray.token", "kafka.properties", "kafka.pid"}
+    told = set[tuple[str, str]]()
+    for page in [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "adr"]:
+        said = page.read_text()
+        told |= {(page.name, name) for name in re.findall(r"`([a-z_]+\.[a-z_]+)(?: = [^`]*)?`", said)}
+        told |= {(page.name, ".".join(two).lower()) for two in re.findall(r"\bHOTHOUSE_([A-Z]+)__([A-Z_]+)\b", said)}
+    told = {(page, name) for page, name in told if name.partition(".")[0] in sections and name not in files}
+    assert len(told) > 200
+    assert sorted((page, name) for page, name in told if name not in there) == []
 
 
 def test_every_command_is_documented() -> None:
