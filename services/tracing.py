@@ -32,7 +32,7 @@ def open_spans(settings: Settings, component: str) -> Spans | None:
     except ImportError as error:
         raise ConfigError(
             f"traces.endpoint is set, and OpenTelemetry's exporter is not installed: {error}",
-            'Install it: pip install "hothouse[traces]".',
+            "Install it: pip install '.[traces]' in Hothouse's folder.",
         ) from error
     made_by = {
         "service.name": f"hothouse-{component.partition('-')[0]}", "service.instance.id": component,

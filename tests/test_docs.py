@@ -6,13 +6,17 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from edge.figure_fields import figures_of
+from services.cli import app
 from services.cli.setup.settings_view import list_settings, markdown_table
-from services.config import Settings
+from services.config import Settings, SiteSettings
 from services.observe.metrics import metrics_page
 from services.serve.components import SHOWN_ON_METRICS
 from tests.services.cli.command_line import commands
@@ -21,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 PACKAGES = ("edge", "models", "services")
 MODULES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-ROUTE = re.compile(r'@routes\.(get|post|put|delete)\(\s*"([^"]+)"')
+ROUTE = re.compile(r'@routes\.(get|post|put|patch|delete)\(\s*"([^"]+)"')
 
 
 def text(name: str) -> str:
@@ -60,10 +64,66 @@ def test_every_setting_is_documented() -> None:
     ] == []
 
 
+def test_every_setting_that_is_told_is_one() -> None:
+    """By its name or as a variable, in code, of all pages but the changelog and decisions."""
+    there = {view.name for view in list_settings(Settings())} | {f"sites.{name}" for name in SiteSettings.model_fields}
+    sections = {name.partition(".")[0] for name in there}
+    files = {"ray.token", "kafka.properties", "kafka.pid"}
+    told = set[tuple[str, str]]()
+    for page in [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "adr"]:
+        said = page.read_text()
+        told |= {(page.name, name) for name in re.findall(r"`([a-z_]+\.[a-z_]+)(?: = [^`]*)?`", said)}
+        told |= {(page.name, ".".join(two).lower()) for two in re.findall(r"\bHOTHOUSE_([A-Z]+)__([A-Z_]+)\b", said)}
+    told = {(page, name) for page, name in told if name.partition(".")[0] in sections and name not in files}
+    assert len(told) > 200
+    assert sorted((page, name) for page, name in told if name not in there) == []
+
+
 def test_every_command_is_documented() -> None:
     """Each command stands in docs/cli.md."""
     page = text("docs/cli.md")
     assert [command for command in commands() if f"`hothouse {' '.join(command)}" not in page] == []
+
+
+@cache
+def command_line() -> Any:
+    """`hothouse` with its commands and options."""
+    return typer.main.get_command(app)
+
+
+def strange_words(line: str) -> list[str]:
+    """What of the words behind `hothouse` is no command, or an option that neither it nor `hothouse` has."""
+    command = command_line()
+    takes_value, words, strange = {"--help": False}, line.split(), list[str]()
+    while True:
+        inner: dict[str, Any] = getattr(command, "commands", {})
+        for each in command.params:
+            takes_value |= dict.fromkeys(each.opts + each.secondary_opts, not getattr(each, "is_flag", False))
+        while words and (words[0].startswith("-") or not inner):
+            name, given, _ = words.pop(0).partition("=")
+            if name.startswith("--") and len(name) > 2 and name not in takes_value:
+                strange.append(name)
+            elif name.startswith("-") and takes_value.get(name) and not given:
+                words = words[1:]
+        if not words or words[0] not in inner:
+            return strange + words[:1]
+        command = inner[words.pop(0)]
+
+
+def test_every_command_line_that_is_shown_is_one() -> None:
+    """The commands and options of `hothouse` that pages have in code are there; the changelog may tell old ones."""
+    lines = {
+        (page.name, line)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for code in re.findall(r"```.*?```|`[^`]+`", page.read_text().replace("\\\n", " "), re.S)
+        for line in re.findall(r"(?<!-n)(?:^|[\s`/])hothouse (-?-?[a-z][^\n`|;&>#)]*)", code, re.M)
+    }
+    assert len(lines) > 200
+    assert sorted((page, line) for page, line in lines if strange_words(line)) == []
+    assert [strange_words(line) for line in ("predict --sit demo", "models promot v1", "--url http://a:1 status")] == [
+        ["--sit"], ["promot"], []
+    ]  # fmt: skip
 
 
 def test_every_route_is_documented() -> None:
@@ -73,7 +133,7 @@ def test_every_route_is_documented() -> None:
         for file in (ROOT / "services/serve").rglob("*.py")
         for method, path in ROUTE.findall(file.read_text())
     }
-    told = {match.split("?")[0] for match in re.findall(r"^\| `((?:GET|POST|PUT) [^`]+)`", text("docs/api.md"), re.M)}
+    told = {match.split("?")[0] for match in re.findall(r"^\| `([A-Z]+ /[^`]*)`", text("docs/api.md"), re.M)}
     assert found
     assert told - {"GET /", "GET /docs", "GET /openapi.json"} == found
 
@@ -97,6 +157,14 @@ def test_every_variable_and_container_is_documented() -> None:
     )
     assert len(services) > 12
     assert [name for name in [*sorted(variables), *services] if f"`{name}`" not in page] == []
+
+
+def test_nobody_is_told_to_install_by_name() -> None:
+    """On the package index `hothouse` is another project: a page, unit or message names this folder instead."""
+    by_name = re.compile(r"pip install[^\n`]*[\s'\"]hothouse\b(?![-_])")
+    asked = [*(page for page in PAGES if page.name != "CHANGELOG.md"), *ROOT.glob("deploy/*.*"), *MODULES]
+    assert [str(path) for path in asked if by_name.search(path.read_text())] == []
+    assert by_name.search("/opt/hothouse/bin/pip install 'hothouse[kafka]'")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -125,6 +193,15 @@ def test_links_to_headings_lead_somewhere(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)", page.read_text()) if "://" not in link]
     targets = [((page.parent / path) if path else page, anchor) for path, anchor in (link.split("#") for link in links)]
     assert [(str(target), anchor) for target, anchor in targets if anchor not in headings(target)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_link_that_is_called_after_a_page_leads_to_it(page: Path) -> None:
+    """Also after what it leads to has moved to another page; the changelog may tell old ones."""
+    pages = {one.stem for one in (ROOT / "docs").glob("*.md")}
+    links = re.findall(r"\[(?:docs/)?([a-z-]+)(?:\.md)?\]\(([^)#\s]*)(?:#[^)\s]*)?\)", page.read_text())
+    wrong = [(name, path) for name, path in links if name in pages and Path(path or page.name).stem != name]
+    assert page.name == "CHANGELOG.md" or wrong == []
 
 
 CHANGES = re.findall(r"^```diff\n(.*?)^```$", text("CONTRIBUTING.md"), re.M | re.S)

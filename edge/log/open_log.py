@@ -34,5 +34,5 @@ def open_log(address: str, partitions: int, **kafka: Any) -> Log:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "kafka":
             raise
-        raise LogError("a log on Kafka needs kafka-python: pip install 'hothouse[kafka]'") from error
+        raise LogError("a log on Kafka needs kafka-python: pip install '.[kafka]' in Hothouse's folder") from error
     return KafkaLog(kafka_address(address, **kafka), partitions)

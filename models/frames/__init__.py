@@ -3,7 +3,7 @@
 try:
     import pandas as pd  # noqa: F401  # asked for here, so that who lacks it reads one sentence
 except ModuleNotFoundError as error:
-    raise ImportError("models.frames needs pandas: pip install 'hothouse[library]'") from error
+    raise ImportError("models.frames needs pandas: pip install '.[library]' in Hothouse's folder") from error
 
 from models.frames.frame_forecaster import FrameForecaster
 from models.frames.frame_samples import MetricMeaning

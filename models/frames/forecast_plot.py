@@ -17,7 +17,7 @@ try:
     import matplotlib.pyplot as plt
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 except ModuleNotFoundError as error:
-    raise ImportError("a plot needs matplotlib: pip install 'hothouse[library]'") from error
+    raise ImportError("a plot needs matplotlib: pip install '.[library]' in Hothouse's folder") from error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

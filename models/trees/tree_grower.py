@@ -145,7 +145,9 @@ def load_library() -> ModuleType:
     try:
         import lightgbm
     except ModuleNotFoundError as error:
-        raise GrowerError("trees cannot be grown without LightGBM", "pip install 'hothouse[library]'") from error
+        raise GrowerError(
+            "trees cannot be grown without LightGBM", "pip install '.[library]' in Hothouse's folder"
+        ) from error
     except OSError:
         with suppress(ModuleNotFoundError):
             import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded

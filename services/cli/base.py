@@ -102,7 +102,7 @@ def need_cluster(command: str) -> Iterator[None]:
     if missing:
         raise ConfigError(
             f"`hothouse {command}` needs the cluster part; missing: {', '.join(missing)}",
-            "Install it: pip install 'hothouse[cluster]' (in a checkout: make setup).",
+            "Install it: make setup, or pip install '.[cluster]', in Hothouse's folder.",
         )
     yield
 

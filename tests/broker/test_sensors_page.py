@@ -55,11 +55,12 @@ class Reader:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
-        self.environment = {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(folder / "config"),
+        self.environment = {**os.environ, "PATH": path, "HOME": str(folder),
                             "HOTHOUSE_API__PORT": "0", "COLUMNS": "400",
                             "HOTHOUSE_HOME_ASSISTANT__PREFIX": "homeassistant",
                             "HOTHOUSE_STREAM__STEP_S": "10", "HOTHOUSE_STREAM__LATENESS_S": "2",
                             "HOTHOUSE_STREAM__IDLE_S": "3"}  # fmt: skip
+        self.environment.pop("XDG_CONFIG_HOME", None)  # a shell of Debian has none
         configured = "".join(blocks("1. Let", "toml") + blocks("5. ESPHome", "toml"))
         (folder / "hothouse.toml").write_text(self.here(configured))
 

@@ -139,7 +139,7 @@ def _cluster_part(_: Settings) -> Check:
             "cluster part",
             CheckState.WARN,
             f"edge install: without {', '.join(missing)}",
-            "Enough for simulate, replay and gateway. For the rest: pip install 'hothouse[cluster]'",
+            "Enough for simulate, replay and gateway. For the rest: pip install '.[cluster]' in Hothouse's folder",
         )
     return Check("cluster part", CheckState.OK, f"Ray {metadata.version('ray')}, torch {metadata.version('torch')}")
 

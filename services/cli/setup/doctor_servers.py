@@ -60,7 +60,9 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
         from edge.log.kafka.address import kafka_address
         from edge.log.kafka.topics import too_few_copies, topic_partitions
     except ModuleNotFoundError:
-        return Check(name, CheckState.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
+        return Check(
+            name, CheckState.FAIL, "kafka-python is not installed", "pip install '.[kafka]' in Hothouse's folder"
+        )
     try:
         admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **options()).options())
         try:

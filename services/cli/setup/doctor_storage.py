@@ -25,7 +25,7 @@ def check_storage(settings: Settings) -> Check | None:
     if not settings.storage.url:
         return None
     if importlib.util.find_spec("obstore") is None:
-        return Check(NAME, CheckState.FAIL, "obstore is not installed", "pip install 'hothouse[cluster]'")
+        return Check(NAME, CheckState.FAIL, "obstore is not installed", "pip install '.[cluster]' in Hothouse's folder")
     from services.store.storage import address_of, open_storage
 
     try:

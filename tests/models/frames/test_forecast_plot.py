@@ -103,4 +103,6 @@ def test_without_matplotlib_it_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("ImportError: a plot needs matplotlib: pip install 'hothouse[library]'")
+    assert done.stderr.strip().endswith(
+        "ImportError: a plot needs matplotlib: pip install '.[library]' in Hothouse's folder"
+    )

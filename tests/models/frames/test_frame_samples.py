@@ -166,7 +166,9 @@ def test_without_pandas_it_says_what_to_install():
     code = "import sys; sys.modules['pandas'] = None; import models.spec; import models.frames"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("ImportError: models.frames needs pandas: pip install 'hothouse[library]'")
+    assert done.stderr.strip().endswith(
+        "ImportError: models.frames needs pandas: pip install '.[library]' in Hothouse's folder"
+    )
 
 
 def test_it_needs_neither_torch_nor_ray_nor_matplotlib():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from models.features.plans import PLANNED, Plan, Plans
 from models.pretraining.fleet_chunk import FleetChunk
 from models.pretraining.fleet_folder import FleetFolder, FleetFolderError, write_chunk, write_manifest
 
+PAGE = (Path(__file__).parents[3] / "docs/pretraining.md").read_text()
 BIN_MS = 1_800_000
 MADE = {"seed": 4, "sites": 5, "days": 1, "step_s": 300}
 
@@ -48,6 +51,21 @@ def plans_of(chunk: FleetChunk, zone: int) -> Plans:
         }
         plans.add(Plan("grower", "setpoint", issued, series, zone="north"))
     return plans
+
+
+@pytest.mark.thorough
+def test_the_page_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of docs/pretraining.md that reads a fleet runs, and its table has every array."""
+    (tmp_path / "fleet").mkdir()
+    write(tmp_path / "fleet")
+    [program] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "FleetFolder(" in block]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert names["ahead"].shape == (2, 55, len(PLANNED))
+    table = PAGE.partition("| array | shape |")[2].partition("\n\n")[0]
+    first = " ".join(re.findall(r"^\| (.*?) \|", table, re.M))
+    assert set(re.findall(r"`(\w+)`", first)) == set(recording().arrays())
 
 
 @pytest.mark.thorough

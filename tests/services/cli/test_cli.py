@@ -78,7 +78,7 @@ def test_without_the_cluster_part_it_says_what_to_install(monkeypatch: pytest.Mo
         need_cluster("up"),
     ):
         pass
-    assert "hothouse[cluster]" in caught.value.hint
+    assert "pip install '.[cluster]'" in caught.value.hint
 
 
 def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:

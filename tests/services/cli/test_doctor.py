@@ -297,7 +297,7 @@ def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_in_brackets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of an extra is no markup: what to do is to be copied as it stands."""
-    check = Check("cluster part", CheckState.WARN, "without ray", "pip install 'hothouse[cluster]'")
+    check = Check("cluster part", CheckState.WARN, "without ray", "pip install '.[cluster]' in Hothouse's folder")
     monkeypatch.setattr("services.cli.setup.commands.examine", lambda settings: [check])
     shown = CliRunner().invoke(app, ["doctor"]).output
     assert "[cluster]" in shown

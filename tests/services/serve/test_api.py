@@ -387,6 +387,14 @@ def test_openapi_has_examples_and_problems(system: System) -> None:
     assert "application/problem+json" in predict["responses"]["404"]["content"]
 
 
+def test_every_status_of_a_problem_is_documented(system: System) -> None:
+    """The table of docs/api.md has those of the description, and no other."""
+    table = (Path(__file__).parents[3] / "docs/api.md").read_text().partition("\n## Errors\n")[2]
+    told = {status for first in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for status in first.split(", ")}
+    routes = [route for path in system.client.get("/openapi.json").json()["paths"].values() for route in path.values()]
+    assert told == {status for route in routes for status in route["responses"] if status >= "4"}
+
+
 def test_orders_name_the_experts_that_have_models() -> None:
     """What the routes take is what the learning loop has."""
     assert set(get_args(get_args(ExpertName)[0])) == set(EXPERTS)
