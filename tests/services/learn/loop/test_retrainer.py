@@ -74,6 +74,24 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     assert retrainer.status()["last_error"] == ""
 
 
+def test_a_clock_that_is_set_back_shortens_no_training(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long a training took is measured by a clock that nobody sets."""
+    wall_ms = [3_600_000]
+
+    def train(order: TrainingRequest, cancelled: threading.Event) -> Candidate:
+        wall_ms[0], clock.now_s = 0, clock.now_s + 90
+        return FakeCluster.train(cluster, order, cancelled)
+
+    monkeypatch.setattr(cluster, "train", train)
+    cluster.results = [True]
+    retrainer = make(lambda: wall_ms[0])
+    retrainer.retrain_if_due()
+    assert cluster.events[0]["seconds"] == 90
+    assert retrainer.status()["trained_s"] == 90
+
+
 def test_a_training_that_cannot_even_be_shown_ends(make: Make, registry: Registry, cluster: FakeCluster) -> None:
     """As where somebody has deleted the registered model: once it is back, trainings can be asked for again."""
     retrainer = make()
