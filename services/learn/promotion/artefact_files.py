@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from models.artefact import ArtefactError, check_size
 from models.families import UnknownFamilyError, takes_of
-from services.errors import ModelFilesError
+from services.errors import ModelFilesError, StorageAwayError
 from services.learn.experts import NETWORK, Expert
 from services.store.storage import FolderStorage, fetch_folder, forget_folder, open_storage
 
@@ -45,13 +45,16 @@ class ArtefactFiles:
     def fetch(self, said: str, weights_sha256: str) -> Path:
         """The folder ``said`` of an artefact, on this machine and whole.
 
-        Raises :class:`ModelFilesError` when it is torn or gone, or is no model of this storage.
+        Raises :class:`ModelFilesError` when it is torn or gone, or is no model of this storage, and
+        :class:`StorageAwayError` where nobody can know that now.
         """
         folder = self._here(said)
         if folder is None:
             raise ModelFilesError(f"its files are said to be in {said}, which is no model of {self._storage}")
         try:
             fetch_folder(self._where, folder)
+        except StorageAwayError:
+            raise
         except OSError as error:
             raise ModelFilesError(f"the artefact {folder.name} cannot be had: {error}") from error
         check_files(folder, weights_sha256)
