@@ -250,8 +250,10 @@ class Retrainer:
         offsets = self._cluster.flush()
         champion, models = self._registry.champion(), self._registry.list()
         known_of = next((row["trained_on"] for row in models if row["version"] == champion), TrainedOn())
-        # The first network has no reference in service: what was held back is enough, and the watch can take it back.
-        shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
+        # Where no network ever served what was held back is enough, and the watch can take it back. What comes after
+        # one that was taken out of service must not undo that at once.
+        ever_served = champion != ONLINE_VERSION or any("previous" in row["aliases"] for row in models)
+        shadow = bool(self._settings.shadow_hours) and ever_served and not self._settings.force_promote
         order = TrainingRequest(
             champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
             started_ms=started_ms, level=self._comparison.level(models, champion), shadow=shadow,

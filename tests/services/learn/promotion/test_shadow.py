@@ -84,6 +84,33 @@ def test_a_promotion_meanwhile_ends_the_shadow(retrainer: Retrainer, cluster: Fa
     assert cluster.pointer == "online"
 
 
+@pytest.mark.parametrize("how", ["an operator", "the watch"])
+def test_what_comes_after_a_network_that_was_taken_out_of_service_is_judged_on_live_rows(
+    make: Make, cluster: FakeCluster, clock: Clock, how: str
+) -> None:
+    """It is no first network: else the next training undid at once what an operator or live rows decided."""
+    retrainer = make(shadow_hours=6, watch_hours=4)
+    cluster.results = [True, "shadow"]
+    retrainer.retrain_if_due()
+    if how == "an operator":
+        retrainer.promote("online")
+    else:
+        retrainer.prove()
+        later(cluster, clock, 2)
+        cluster.verdicts = [True]
+        retrainer.prove()
+    assert cluster.pointer == "online"
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert [order.shadow for order in cluster.orders] == [False, True]
+    assert (cluster.pointer, retrainer.models()[0]["stage"]) == ("online", "shadow")
+    later(cluster, clock, 7)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.compared[-1][:3] == ("run2", "", "the climatology")
+    assert cluster.pointer == "v2"
+
+
 def test_an_operator_may_promote_what_is_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
     """The shadow is over then, and the new champion is watched instead."""
     retrainer.promote("v2")
