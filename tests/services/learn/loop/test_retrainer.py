@@ -231,6 +231,23 @@ def test_registry_is_left_alone_until_there_is_history(
     assert cluster.pointer == "v1"
 
 
+def test_the_status_says_why_a_training_that_is_due_does_not_begin(
+    make: Make, cluster: FakeCluster, clock: Clock
+) -> None:
+    """As where a shard is behind, or restarts again and again."""
+    cluster.results = [True, True]
+    retrainer = make()
+    retrainer.retrain_if_due()
+    cluster.days, clock.now_s = 0.0, clock.now_s + 100
+    retrainer.retrain_if_due()
+    waits = "; earlier readings are still being read"
+    assert retrainer.status()["next_training"] == f"now: every 1.7 min{waits}"
+    cluster.days, clock.now_s = 10.0, clock.now_s + 2
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 2
+    assert retrainer.status()["next_training"] == "in 1.6 min: every 1.7 min"
+
+
 def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A history that cannot be read stands in the status between two looks, and no longer after a look that worked."""
     retrainer = make()
