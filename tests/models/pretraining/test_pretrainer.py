@@ -132,6 +132,10 @@ def test_a_fleet_becomes_an_artefact(tmp_path: Path) -> None:
     assert weights[0] == weights[1]
     with pytest.raises(FileExistsError):
         pretrain(fleet, tmp_path / "one", DRAWING, CONFIG)
+    for torn in (b"", kept.read_bytes()[:-1]):
+        kept.write_bytes(torn)
+        with pytest.raises(FleetFolderError, match=f"{kept.name} cannot be read: .*: remove it"):
+            pretrain(fleet, tmp_path / "three", DRAWING, CONFIG, device="cpu", keep=keep)
 
 
 def test_a_folder_without_a_fleet_is_refused(tmp_path: Path) -> None:
