@@ -87,6 +87,7 @@ ENV HOME=/tmp \
     MPLCONFIGDIR=/tmp/matplotlib \
     NUMBA_CACHE_DIR=/tmp/numba \
     RAY_USAGE_STATS_ENABLED=0 \
+    RAY_task_oom_retries=2 \
     MLFLOW_DISABLE_TELEMETRY=true \
     ARROW_DEFAULT_MEMORY_POOL=system \
     MALLOC_ARENA_MAX=2 \

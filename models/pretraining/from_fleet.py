@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
@@ -22,7 +23,7 @@ from models import artefact
 from models.features.inputs import Inputs
 from models.network.house_features import HouseFeatures
 from models.pretraining.fleet_examples import Drawing, FleetExamples, draw_examples
-from models.pretraining.fleet_folder import FleetFolder
+from models.pretraining.fleet_folder import FleetFolder, FleetFolderError
 from models.pretraining.pretrainer import PretrainingConfig, train
 from models.spec import ForecastSpec
 
@@ -128,7 +129,10 @@ def examples_of(
 
 
 def _read(path: Path) -> tuple[FleetExamples, Inputs]:
-    held = load_tensors(path.read_bytes())
+    try:
+        held = load_tensors(path.read_bytes())
+    except (OSError, SafetensorError) as error:  # as after a power cut
+        raise FleetFolderError(f"{path} cannot be read: {error}: remove it, and its examples are made again") from error
     examples = FleetExamples(*(held[f.name] for f in fields(FleetExamples)))
     return examples, Inputs(*(held[_INPUT + f.name] for f in fields(Inputs)))
 

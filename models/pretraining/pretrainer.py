@@ -77,8 +77,8 @@ def train(
 ) -> Trained:  # fmt: skip
     """Fit a network; ``told(step, steps, loss)`` is called after each step of the teachers', then of its own training.
 
-    A small fleet has smaller batches. Raises ``ValueError`` where there is next to nothing to train on, and where a
-    teacher diverged.
+    A small fleet has smaller batches. Raises ``ValueError`` where there is next to nothing to train on, and where the
+    network or a teacher diverged.
     """
     zones = np.unique(examples.zone)
     away = np.random.default_rng(config.seed).permutation(zones)[: round(len(zones) * config.held_back)]
@@ -110,13 +110,13 @@ def train(
             for number, noise in enumerate(config.teacher_noise):
                 teacher = built(number, config.teacher_hidden, config.teacher_shared, noise)
                 fitted(number, teacher.train(), _of_what_came(teacher), config.epochs)
-                if not all(bool(torch.isfinite(weights).all()) for weights in teacher.parameters()):
-                    raise ValueError(f"teacher {number + 1} diverged: its weights are not numbers; learn more slowly")
+                _check_finite(teacher, f"teacher {number + 1}")
                 teachers.append(teacher.eval())
             network = built(len(teachers), config.hidden, config.shared, config.noise)
             # Taught, it needs no dropout: its targets are means of networks, not single outcomes.
             loss_of = _of_teachers(network.eval(), teachers) if teachers else _of_what_came(network.train())
             losses = fitted(len(teachers), network, loss_of, taught_epochs)
+            _check_finite(network, "the network")
             network.eval()
             alone, halves = ratios(network, examples.take(new), device)
             silent, _ = ratios(network, examples.take(new), device, plans=False)
@@ -124,6 +124,11 @@ def train(
         finally:
             torch.set_num_threads(threads)
     return Trained(network, config, losses, alone, halves, silent, len(new))
+
+
+def _check_finite(network: PretrainedNetwork, name: str) -> None:
+    if not all(bool(torch.isfinite(weights).all()) for weights in network.parameters()):
+        raise ValueError(f"{name} diverged: its weights are not numbers; learn more slowly")
 
 
 def _of_what_came(network: PretrainedNetwork) -> _Loss:

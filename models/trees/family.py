@@ -77,4 +77,6 @@ class TreesFamily:
         forest = Forest(len(spec.horizons_min), len(spec.targets), arrays)
         if arrays and not 0 <= arrays["column"].min() <= arrays["column"].max() < 2 * regressors:
             raise ValueError(f"its trees ask for more than {regressors} regressors")
+        if not all(np.isfinite(arrays[name]).all() for name in ("value", "start") if arrays):
+            raise ValueError("its leaves are not finite")
         return Trees(spec, forest, regressors)

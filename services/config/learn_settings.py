@@ -103,7 +103,9 @@ class LearnSettings(Section):
         20, ge=0,
         description="How many of the newest models keep their files, besides those in use; all records stay. 0: all.",
     )  # fmt: skip
-    mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
+    mlflow_uri: str = Field(
+        "", description="MLflow tracking server, of this system alone; empty: an SQLite file in the data folder."
+    )
 
     @field_validator("mlflow_uri")
     @classmethod

@@ -56,14 +56,13 @@ class LearningStatus:
         """What runs, what ran, what comes, and how often; JSON-able."""
         due_s, words = self.next_training()
         last = self.last_run or TrainingRun()
-        ended_ms = last.get("ended_ms")
         return LearningFigures(
             serving=self.serving,
             running=self.running,
             last_run=self.last_run,
             training=self.running is not None,
-            trained_ms=ended_ms,
-            trained_s=None if ended_ms is None else (ended_ms - last["started_ms"]) / 1000,
+            trained_ms=last.get("ended_ms"),
+            trained_s=last.get("took_s"),
             last_error="; ".join(tuple(self.errors.values())),
             registry_error=self.registry_error,
             next_due_s=None if due_s is None else round(due_s, 1),

@@ -104,8 +104,9 @@ def row_of(version: Any, aliases: Sequence[str], expert: Expert = NETWORK) -> Mo
         trained_on=tags.get("trained_on", {}), held_back_mae=tags.get("held_back_mae", {}),
         passed=bool(tags.get("passed", False)), reason=tags.get("withdrawn") or tags.get("reason", ""),
         forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),
-        judged_against=tags.get("judged_against", ""), shadow=tags.get("shadow"), watch=tags.get("watch"),
-        pruned=tags.get("pruned"),
+        judged_against=tags.get("judged_against", ""), shadow=tags.get("shadow"),
+        # What took a champion's place ends its watch, and leaves what is recorded of it.
+        watch=tags.get("watch") if "champion" in aliases else None, pruned=tags.get("pruned"),
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ class TrainingRun(TrainedOn, total=False):
     started_ms: int
     trained_ms: int
     ended_ms: int
+    took_s: float  # until its challenger was there, and at last until it ended; by a clock that nobody sets
     version: str
     verdict: str
     result: str  # promoted | forced | refused | in shadow | failed

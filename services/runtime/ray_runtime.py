@@ -44,6 +44,9 @@ GIVES_BACK = {
 }  # fmt: skip
 """Arrow, the C library and the tables' Rust each keep what threads have freed. A shard's many threads made that most of
 its memory; with these they give it back. The images have the same."""
+GIVES_UP = {"RAY_task_oom_retries": "2"}
+"""Ray would run a task that it ended for want of memory again without end, and end others of the machine, too: so often
+as one whose process is lost (``services.learn.training.task.RETRIES``). The images have the same."""
 NOT_IN_TIME = "timed out during startup"
 
 
@@ -110,6 +113,7 @@ class RayRuntime:
             "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             **GIVES_BACK,
+            **GIVES_UP,
         }
         if self._folder is None:
             return common

@@ -56,6 +56,7 @@ class ModelPointer:
         self._pointer = Pointer(storage if isinstance(storage, Path) else open_storage(storage), "network")
         self._clock_s = clock_s
         self._champion = _champion(self._pointer.read(), network_soon=False)
+        self._moving = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._replicas: dict[str, tuple[float, ReplicaReport]] = {}
 
@@ -65,14 +66,16 @@ class ModelPointer:
 
     async def set(self, version: str, folder: str) -> ServedModel:
         """Make a version the champion; durable when this returns. Setting what is set already changes nothing."""
-        if (self._champion["version"], self._champion["folder"]) == (version, folder):
-            return self._champion
-        moved = self._pointer.move(version, folder, self._champion["generation"] + 1)
-        champion = _champion(moved, network_soon=self._champion["network_soon"])
-        async with self._changed:
-            self._champion = champion
-            self._changed.notify_all()
-        return champion
+        async with self._moving:
+            if (self._champion["version"], self._champion["folder"]) == (version, folder):
+                return self._champion
+            # In a thread: a storage that is away is asked for a while, and others want an answer meanwhile.
+            moved = await asyncio.to_thread(self._pointer.move, version, folder, self._champion["generation"] + 1)
+            champion = _champion(moved, network_soon=self._champion["network_soon"])
+            async with self._changed:
+                self._champion = champion
+                self._changed.notify_all()
+            return champion
 
     async def expect_network(self) -> None:
         """Tell replicas, with their next look, that a network may have to be served soon; forgotten at a restart."""

@@ -33,8 +33,11 @@ class Forests:
         self._storage = stored_in(storage)
 
     def newest(self) -> str:
-        """The name of the newest; empty if there is none."""
-        return max(self._storage.list_folder(_FOLDER).folders, default="")
+        """The name of the newest; empty if there is none. Raises :class:`ModelFilesError` where nobody knows."""
+        try:
+            return max(self._storage.list_folder(_FOLDER).folders, default="")
+        except OSError as error:
+            raise ModelFilesError(f"trees of an earlier release cannot be looked for: {error}") from error
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What a forest was grown on and for; raises :class:`ModelFilesError`."""

@@ -261,13 +261,18 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
     )
     first = {"kind": "swap", "version": "tuned-v1", "before": "online"}
     for ratio, gain in (
-        ("0.965 (0.957 to 0.976) of the untuned", ", with 3.5\u00a0% less error than the forecast without it"),
-        ("0.965 (0.957 to 0.976) of the climatology", ", with 3.5\u00a0% less error than the usual day"),
+        ("0.965 (0.957 to 0.976) of the untuned", "; it has 3.5\u00a0% less error than the forecast without it"),
+        ("0.965 (0.957 to 0.976) of the climatology", "; it has 3.5\u00a0% less error than the usual day"),
         ("1.035 (1.027 to 1.046) of the climatology", ""),
     ):
         told = json.dumps({**first, "reason": f"The challenger's error is {ratio} forecast"})
-        begins = "14:05: tuned-v1 forecasts, the first of its kind (the network tuned to your zones)"
+        begins = "14:05: tuned-v1 forecasts, and until then none of its kind did (the network tuned to your zones)"
         assert ask(page, "evidence", f"m.eventWords({told}, '14:05')") == f"{begins}{gain}."
+    for kind in ("swap", "rollback"):
+        out = json.dumps({"kind": kind, "version": "online", "before": "trees-v2"})
+        assert ask(page, "evidence", f"m.eventWords({out}, '14:05')") == (
+            "14:05: trees-v2 was taken out of service (the trees)."
+        )
 
 
 def test_sentences_of_the_api_name_metrics_as_people_do(page: Page, address: str) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -76,6 +77,10 @@ def simulate(
         except OSError as error:
             words = f"the fleet cannot be written to {out}: {error.strerror or error}"
             raise HothouseError(words, "Name another folder, or make room, and start again.") from error
+        except BrokenProcessPool as error:
+            words = "a process of the simulation was lost: something killed it, most often a lack of memory"
+            hint = "Use fewer --workers or a smaller --chunk, and an empty folder."
+            raise HothouseError(words, hint) from error
     layout = {**recording_layout()}
     made = {
         "seed": seed, "sites": sites, "days": days, "step_s": STEP_S, "draws_version": DRAWS_VERSION,

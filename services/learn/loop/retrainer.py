@@ -214,16 +214,16 @@ class Retrainer:
             _log.info("the files of %s were pruned", version)
 
     def _retrain(self, trigger: Trigger) -> None:
-        learning_status, started_ms = self._learning_status, self._wall_ms()
+        learning_status, started_ms, started_s = self._learning_status, self._wall_ms(), self._monotonic_s()
         run = TrainingRun(kind=trigger.kind, reason=trigger.reason, started_ms=started_ms)
-        self._triggers.started(self._monotonic_s(), trigger.kind)
+        self._triggers.started(started_s, trigger.kind)
         try:
             self._champion.expect_network()
             learning_status.running = run
             learning_status.show()
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
-            run["trained_ms"] = self._wall_ms()
+            run |= {"trained_ms": self._wall_ms(), "took_s": self._monotonic_s() - started_s}
             with self._unregistered.asking(candidate["folder"]):
                 version = self._until_mlflow_answers(lambda: self._register(candidate, started_ms, champion))
             self._triggers.has_model = True
@@ -240,7 +240,9 @@ class Retrainer:
             learning_status.running = None
             failed = run.get("result") == "failed"
             self._triggers.ended(self._monotonic_s(), failed)  # first: who sees that it ended may ask for the next one
-            learning_status.last_run = run | {"ended_ms": self._wall_ms()}
+            learning_status.last_run = run | {
+                "ended_ms": self._wall_ms(), "took_s": self._monotonic_s() - started_s
+            }  # fmt: skip
             learning_status.show()
 
     def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:
@@ -248,8 +250,10 @@ class Retrainer:
         offsets = self._cluster.flush()
         champion, models = self._registry.champion(), self._registry.list()
         known_of = next((row["trained_on"] for row in models if row["version"] == champion), TrainedOn())
-        # The first network has no reference in service: what was held back is enough, and the watch can take it back.
-        shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
+        # Where no network ever served what was held back is enough, and the watch can take it back. What comes after
+        # one that was taken out of service must not undo that at once.
+        ever_served = champion != ONLINE_VERSION or any("previous" in row["aliases"] for row in models)
+        shadow = bool(self._settings.shadow_hours) and ever_served and not self._settings.force_promote
         order = TrainingRequest(
             champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
             started_ms=started_ms, level=self._comparison.level(models, champion), shadow=shadow,
@@ -287,10 +291,9 @@ class Retrainer:
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: TrainingRun) -> None:
         learning_status, counts = self._learning_status, self._learning_status.counts
         counts["retrains"] += 1
-        seconds = round((run["trained_ms"] - run["started_ms"]) / 1000, 1)
         told = EventDetails(
             version=version, trigger=run["reason"], trigger_kind=run["kind"], reason=candidate["reason"],
-            seconds=seconds,
+            seconds=round(run["took_s"], 1),
         )  # fmt: skip
         learned = EventDetails(**told)
         learned["rows"] = candidate["trained_on"].get("rows")

@@ -143,12 +143,16 @@ class Triggers:
     @property
     def next_words(self) -> str:
         """What the next one waits for, besides challengers in shadow."""
-        first = f"once there are {self._min_days:.2g} days of {self._days_of}"
         if self._schedule is None:
             if not self._days:
                 return "by no schedule"
-            return f"with {self._days:g} days of new rows" if self.has_model else first
-        return self._schedule.words if self.has_model else first
+            return f"with {self._days:g} days of new rows" if self.has_model else self.first_words
+        return self._schedule.words if self.has_model else self.first_words
+
+    @property
+    def first_words(self) -> str:
+        """What the first one waits for."""
+        return f"once there are {self._min_days:.2g} days of {self._days_of}"
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.

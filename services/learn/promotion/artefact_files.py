@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from models.artefact import ArtefactError, check_size
 from models.families import UnknownFamilyError, takes_of
-from services.errors import ModelFilesError
+from services.errors import ModelFilesError, StorageAwayError
 from services.learn.experts import NETWORK, Expert
 from services.store.storage import FolderStorage, fetch_folder, forget_folder, open_storage
 
@@ -26,7 +26,7 @@ __all__ = ["MODELS", "ArtefactFiles", "check_files", "check_fits"]
 MODELS = "models"
 """The folder of artefacts in the storage."""
 MANIFEST = "manifest.json"
-WEIGHTS = "weights.safetensors"
+WEIGHTS, GOLDEN = "weights.safetensors", "golden.safetensors"
 
 
 class ArtefactFiles:
@@ -45,13 +45,16 @@ class ArtefactFiles:
     def fetch(self, said: str, weights_sha256: str) -> Path:
         """The folder ``said`` of an artefact, on this machine and whole.
 
-        Raises :class:`ModelFilesError` when it is torn or gone, or is no model of this storage.
+        Raises :class:`ModelFilesError` when it is torn or gone, or is no model of this storage, and
+        :class:`StorageAwayError` where nobody can know that now.
         """
         folder = self._here(said)
         if folder is None:
             raise ModelFilesError(f"its files are said to be in {said}, which is no model of {self._storage}")
         try:
             fetch_folder(self._where, folder)
+        except StorageAwayError:
+            raise
         except OSError as error:
             raise ModelFilesError(f"the artefact {folder.name} cannot be had: {error}") from error
         check_files(folder, weights_sha256)
@@ -88,17 +91,23 @@ def check_files(folder: Path, weights_sha256: str) -> None:
     is saved and again by every replica before it swaps.
     """
     try:
-        for name in (MANIFEST, WEIGHTS):
+        for name in (MANIFEST, WEIGHTS, GOLDEN):
             check_size(folder / name)
         manifest = json.loads((folder / MANIFEST).read_bytes())
-        with (folder / WEIGHTS).open("rb") as weights:
-            found = hashlib.file_digest(weights, "sha256").hexdigest()
+        found, golden = _digest(folder / WEIGHTS), _digest(folder / GOLDEN)
     except (OSError, ValueError, RecursionError, ArtefactError) as error:
         raise ModelFilesError(f"the artefact in {folder} cannot be read: {error}") from error
     if not isinstance(manifest, dict):
         raise ModelFilesError(f"the artefact in {folder} cannot be read: {MANIFEST} is not an object")
     if found != weights_sha256:
         raise ModelFilesError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
+    if golden != manifest.get("golden_sha256"):
+        raise ModelFilesError(f"{folder / GOLDEN} is torn or altered: its SHA-256 is not the manifest's")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_fits(folder: Path, schema_hash: str, expert: Expert) -> None:

@@ -165,19 +165,15 @@ class ChampionAlias:
             # A move in MLflow's page leaves `previous` as it was, and so does a promotion that MLflow cut short.
             with suppress(PromotionRefusedError):  # what served is no longer in the registry
                 self._registry.keep_previous(self._told)
-            folder = "" if version == ONLINE_VERSION else str(self._registry.servable(version))
+            folder = self._folder_to_serve(version)
+            if folder is None:
+                return
             if folder and version not in self._why:  # somebody moved the alias in MLflow
                 self._registry.watch(version, None if goes_back else _due(self._told))  # as after a rollback
             self._pointer.serve(version, folder)
-        except ModelFilesError as error:
-            if version != self._broken:
-                message = f"{version} cannot serve, {self._told} stays: {error.message}"
-                self._broken, learning_status.errors["champion"] = version, message
-                learning_status.tell("error", version=version, message=message)
-            return
         except RegistryError:
             raise
-        except Exception as error:  # a model pointer that restarts is told at the next look
+        except Exception as error:  # a model pointer that restarts, or whose storage is away, is told at the next look
             learning_status.errors["champion"] = f"the model pointer was not told of {version}: {error}"
             return
         before, self._told, self._broken = self._told, version, None
@@ -187,6 +183,19 @@ class ChampionAlias:
         moved = "went back to the model that served before" if goes_back else "champion alias moved in MLflow"
         reason = self._why.pop(version, moved)
         learning_status.tell("swap", version=version, before=before, reason=reason)
+
+    def _folder_to_serve(self, version: str) -> str | None:
+        """Where a version's files are, empty for ``online``; ``None``, which is told once, where they cannot serve."""
+        if version == ONLINE_VERSION:
+            return ""
+        try:
+            return str(self._registry.servable(version))
+        except ModelFilesError as error:
+            if version != self._broken:
+                message = f"{version} cannot serve, {self._told} stays: {error.message}"
+                self._broken, self._learning_status.errors["champion"] = version, message
+                self._learning_status.tell("error", version=version, message=message)
+            return None
 
     def _report_registry(self, problem: str) -> None:
         learning_status = self._learning_status

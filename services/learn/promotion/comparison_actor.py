@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.spec import ForecastSpec, Place
-from services.errors import ModelFilesError
+from services.errors import ModelFilesError, StorageAwayError
 from services.learn.records import LiveVerdict
 from services.learn.training import dataset
 from services.messages import F32
@@ -66,7 +66,7 @@ class ComparisonActor:
         """The gate's verdict on the two.
 
         If ``theirs`` cannot be loaded, the climatology stands in for it, and its name in the verdict says so. Raises
-        :class:`ModelFilesError` if ``mine`` cannot be loaded.
+        :class:`ModelFilesError` if ``mine`` cannot be loaded, :class:`StorageAwayError` where nobody knows of either.
         """
         from models.evaluation.forecast_errors import evaluate
         from models.evaluation.gate import judge, judge_worse
@@ -108,6 +108,8 @@ class ComparisonActor:
                 fetch_folder(where, Path(folder))
                 model = artefact.load(Path(folder), spec.hash)
                 model.verify_golden()
+            except StorageAwayError:
+                raise
             except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:
                 raise ModelFilesError(str(error)) from error
             if len(self._models) >= KEPT_MODELS:

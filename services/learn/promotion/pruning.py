@@ -36,9 +36,7 @@ def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
     """
     used = {serving} | {row["version"] for row in rows if row["aliases"]}
     for row in rows:
-        # Only a champion is watched: what took its place ends its watch, and leaves what is recorded of it.
-        watch = row["watch"] if "champion" in row["aliases"] else None
-        for comparison in (row["shadow"], watch):
+        for comparison in (row["shadow"], row["watch"]):
             if comparison is not None:
                 used |= {row["version"], comparison["against"]}
     return used

@@ -172,7 +172,7 @@ class Registry:
 
     def folder(self, version: str) -> Path:
         """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone, or is
-        no model of this storage.
+        no model of this storage; :class:`StorageAwayError` where nobody knows.
         """
         with self._connection.client() as client:
             tags = client.get_model_version(self._model, self.expert.number(version)).tags

@@ -16,6 +16,7 @@ import numpy as np
 
 from models import artefact
 from models.families import Model
+from services.errors import StorageAwayError
 from services.learn.training.job import Job
 from services.messages import F32, ONLINE_VERSION
 from services.store.storage import fetch_folder
@@ -43,7 +44,8 @@ def reference_model_of(
     """Load the champion; ``options`` are those of the model that is to be trained, on rows up to ``cut_ms``; ``None``
     where it begins anew whatever serves. Where it does not begin with the champion, it does with ``beginning``.
 
-    A champion that cannot be measured does not stand in the way of one that can serve, but the note says so.
+    A champion that cannot be measured does not stand in the way of one that can serve, but the note says so. Raises
+    :class:`StorageAwayError` where nobody knows whether it can be.
     """
     if job.champion == ONLINE_VERSION:
         return ReferenceModel("the climatology", _climatology, cut_ms, start=beginning)
@@ -77,6 +79,8 @@ def _load(job: Job) -> tuple[artefact.Artefact, int]:
         raise artefact.ArtefactMissingError("its files are damaged or missing")
     try:
         fetch_folder(job.where, Path(job.champion_folder))
+    except StorageAwayError:
+        raise
     except OSError as error:
         raise artefact.ArtefactMissingError(f"its files cannot be had: {error}") from error
     model = artefact.load(Path(job.champion_folder), job.spec.hash)

@@ -22,6 +22,7 @@ from services.learn.training.job import Job
 __all__ = ["result_of", "run_job", "this_runtime"]
 
 RETRIES = 2
+MORE_MEMORY = "Give its machine more memory, or lower learn.window_days or learn.max_windows."
 NICE, NICEST = 10, 19
 """Trainings of other kinds than networks give way to them, too."""
 
@@ -71,5 +72,7 @@ def result_of(running: Any, timeout_s: float, cancelled: threading.Event, what: 
         if isinstance(error.cause, HothouseError):
             raise error.cause from error
         raise TrainingError(f"{what} failed: {type(error.cause).__name__}: {error.cause}") from error
+    except ray.exceptions.OutOfMemoryError as error:
+        raise TrainingError(f"{what} was ended because memory ran out", MORE_MEMORY) from error
     except ray.exceptions.RayError as error:
         raise TrainingError(f"the process of {what} was lost: {str(error).splitlines()[0]}") from error

@@ -32,10 +32,10 @@ export function gain(text, before) {
 // An event of the learning loop as people would say it; `time` is when it was.
 export function eventWords(event, time) {
   const version = event.version ?? "";
-  const what = t(`expert.${version.startsWith("trees-") ? "trees" : version.startsWith("tuned-") ? "tuned" : "network"}`);
+  const what = t(`expert.${/trees|tuned/.exec(`${version} ${event.before}`)?.[0] ?? "network"}`); // "online" is of any
   const values = { time, version, before: event.before === "online" ? t("against.online") : event.before ?? "", what };
+  if (version === "online" && event.before) return t("event.out", values);
   if (event.kind === "swap") {
-    if (version === "online") return t("event.out", values);
     const better = gain(event.reason, event.before);
     if (!better || isEither(better)) return t(event.before === "online" ? "event.first" : "event.swap", values);
     return t(event.before === "online" ? (better.ratio <= 1 ? "event.first.gain" : "event.first") : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio), than: rival(better.against) });

@@ -101,6 +101,12 @@ def test_a_teacher_that_diverged_is_refused(examples: FleetExamples) -> None:
         train(examples, SPEC, replace(CONFIG, learning_rate=1e30))
 
 
+def test_a_network_that_diverged_is_refused(examples: FleetExamples) -> None:
+    """Hours of training must not end with an artefact that nothing loads."""
+    with pytest.raises(ValueError, match="the network diverged"):
+        train(examples, SPEC, replace(CONFIG, learning_rate=1e30, teacher_noise=()))
+
+
 def test_a_fleet_becomes_an_artefact(tmp_path: Path) -> None:
     """It says what it was trained on, gives its golden output, and fits another schema; kept examples give the same."""
     fleet, keep = write(tmp_path / "fleet"), tmp_path / "keep"
@@ -126,6 +132,10 @@ def test_a_fleet_becomes_an_artefact(tmp_path: Path) -> None:
     assert weights[0] == weights[1]
     with pytest.raises(FileExistsError):
         pretrain(fleet, tmp_path / "one", DRAWING, CONFIG)
+    for torn in (b"", kept.read_bytes()[:-1]):
+        kept.write_bytes(torn)
+        with pytest.raises(FleetFolderError, match=f"{kept.name} cannot be read: .*: remove it"):
+            pretrain(fleet, tmp_path / "three", DRAWING, CONFIG, device="cpu", keep=keep)
 
 
 def test_a_folder_without_a_fleet_is_refused(tmp_path: Path) -> None:

@@ -208,3 +208,15 @@ def test_a_forest_of_another_shape_is_refused():
     state = _forest(1, 1, [[fitted]]).state_dict()
     with pytest.raises(ValueError, match="wanted"):
         Forest(2, 1).load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["value", "start"])
+def test_trees_whose_leaves_are_infinite_are_refused(name):
+    """They may be made elsewhere: an operator can promote them before a comparison finds that they give no number."""
+    spec = ForecastSpec(("air_temp_c",), ("air_temp_c",), (30,))
+    fitted = _fit(np.random.default_rng(0).normal(size=(600, 3)).astype(np.float32), np.arange(600.0))
+    arrays = _forest(1, 1, [[fitted]]).state_dict()
+    assert TreesFamily().load(spec, {"regressors": 3}, arrays).regressors == 3
+    arrays[name].flat[0] = np.inf
+    with pytest.raises(ValueError, match="leaves are not finite"):
+        TreesFamily().load(spec, {"regressors": 3}, arrays)

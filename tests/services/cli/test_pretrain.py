@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
 from models.pretraining.fleet_folder import FleetFolder
 from services.cli.root import app
+from tests.patience import until
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -33,6 +36,25 @@ def test_a_fleet_is_simulated_into_a_folder_and_cut_as_asked(tmp_path: Path) -> 
     assert rows == whole.read(0).arrays["values"].tobytes()
     names = ("seed", "sites", "days", "step_s", "draws_version", "hothouse")
     assert [whole.manifest[name] for name in names] == [parts.manifest[name] for name in names]
+
+
+def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
+    """As where memory runs out: it ends, and says what to do."""
+
+    def workers() -> list[psutil.Process]:
+        return [one for one in psutil.Process().children() if any("spawn_main" in part for part in one.cmdline())]
+
+    def kill() -> None:
+        until(workers, "a worker runs")
+        workers()[0].kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    code, said = run("--sites", "4", "--weeks", "2", "--out", str(tmp_path), "--workers", "2", "--chunk", "2")
+    killer.join()
+    assert code == 1
+    assert "a process of the simulation was lost" in said
+    assert "--chunk" in said
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:

@@ -83,9 +83,11 @@ def make_candidate(
 ) -> Candidate:  # fmt: skip
     """A candidate whose artefact has the right files with arbitrary bytes."""
     folder.mkdir(parents=True)
-    weights = folder.name.encode() * 100
+    weights, golden = folder.name.encode() * 100, folder.name.encode()
     (folder / "weights.safetensors").write_bytes(weights)
-    (folder / "manifest.json").write_text(json.dumps({"name": folder.name, "schema_hash": schema, "kind": kind}))
+    (folder / "golden.safetensors").write_bytes(golden)
+    manifest = {"schema_hash": schema, "kind": kind, "golden_sha256": hashlib.sha256(golden).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     return Candidate(
         folder=str(folder),
         kind=kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from services.errors import ModelFilesError
 from services.messages import ONLINE_VERSION
 from services.serve.model_pointer import ModelPointer
+from services.store.pointer import Pointed, Pointer
 from tests.patience import patience_s
 
 
@@ -50,6 +52,29 @@ def test_a_waiting_replica_hears_at_once(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await pointer.set("v1", "a")
         assert (await asyncio.wait_for(waiting, patience_s(10)))["version"] == "v1"
+
+    asyncio.run(run())
+
+
+def test_a_storage_that_is_slow_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a bucket that is away, which is asked again for a while: replicas that start and who asks get an answer."""
+    answers = threading.Event()
+    move = Pointer.move
+
+    def slow(self: Pointer, version: str, folder: str, least: int = 0) -> Pointed:
+        assert answers.wait(patience_s(5)), "nobody could ask meanwhile"
+        return move(self, version, folder, least)
+
+    async def run() -> None:
+        monkeypatch.setattr(Pointer, "move", slow)
+        pointer = ModelPointer(tmp_path)
+        moves = [asyncio.create_task(pointer.set(version, "a")) for version in ("v1", "v2", "v1")]
+        await asyncio.sleep(0)
+        assert (await pointer.get())["version"] == ONLINE_VERSION
+        assert (await pointer.wait(0, 10))["version"] == ONLINE_VERSION
+        answers.set()
+        assert [(await one)["generation"] for one in moves] == [2, 3, 4]
+        assert (await pointer.get())["version"] == "v1"
 
     asyncio.run(run())
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.errors import ModelFilesError
+from services.errors import ModelFilesError, StorageAwayError
 from services.store.forests import Forests
+from services.store.storage import MemoryServer, ObjectStorage, Pauses
+from services.store.storage.object_server import Objects
 from tests.models.worlds import SPEC
 from tests.services.forests import keep_as_before, small_forest
 
@@ -51,6 +53,17 @@ def test_damage_is_named(tmp_path: Path, file: str, content: bytes | None, says:
     with pytest.raises(ModelFilesError, match=says) as raised:
         Forests(tmp_path).load(name, SPEC, 2)
     assert name in str(raised.value)
+
+
+def test_a_storage_that_is_away_is_told_as_other_troubles_of_models_are() -> None:
+    """A shard that looks for trees goes on with those that it has."""
+
+    class Away(MemoryServer):
+        def list_folder(self, folder: str) -> Objects:
+            raise StorageAwayError("s3://b does not answer")
+
+    with pytest.raises(ModelFilesError, match="s3://b does not answer"):
+        Forests(ObjectStorage(Away(), Pauses(total_s=0))).newest()
 
 
 def test_trees_of_other_regressors_are_refused(tmp_path: Path) -> None:

@@ -74,6 +74,24 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     assert retrainer.status()["last_error"] == ""
 
 
+def test_a_clock_that_is_set_back_shortens_no_training(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long a training took is measured by a clock that nobody sets."""
+    wall_ms = [3_600_000]
+
+    def train(order: TrainingRequest, cancelled: threading.Event) -> Candidate:
+        wall_ms[0], clock.now_s = 0, clock.now_s + 90
+        return FakeCluster.train(cluster, order, cancelled)
+
+    monkeypatch.setattr(cluster, "train", train)
+    cluster.results = [True]
+    retrainer = make(lambda: wall_ms[0])
+    retrainer.retrain_if_due()
+    assert cluster.events[0]["seconds"] == 90
+    assert retrainer.status()["trained_s"] == 90
+
+
 def test_a_training_that_cannot_even_be_shown_ends(make: Make, registry: Registry, cluster: FakeCluster) -> None:
     """As where somebody has deleted the registered model: once it is back, trainings can be asked for again."""
     retrainer = make()
@@ -211,6 +229,23 @@ def test_registry_is_left_alone_until_there_is_history(
     retrainer.trigger("now")
     retrainer.retrain_if_due()
     assert cluster.pointer == "v1"
+
+
+def test_the_status_says_why_a_training_that_is_due_does_not_begin(
+    make: Make, cluster: FakeCluster, clock: Clock
+) -> None:
+    """As where a shard is behind, or restarts again and again."""
+    cluster.results = [True, True]
+    retrainer = make()
+    retrainer.retrain_if_due()
+    cluster.days, clock.now_s = 0.0, clock.now_s + 100
+    retrainer.retrain_if_due()
+    waits = "; earlier readings are still being read"
+    assert retrainer.status()["next_training"] == f"now: every 1.7 min{waits}"
+    cluster.days, clock.now_s = 10.0, clock.now_s + 2
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 2
+    assert retrainer.status()["next_training"] == "in 1.6 min: every 1.7 min"
 
 
 def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCluster, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from services.errors import PromotionRefusedError, RegistryError, TrainingError
+from services.errors import ModelFilesError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.promotion.pruning import GRACE_MS
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
@@ -79,6 +79,34 @@ def test_a_move_in_mlflow_keeps_what_served_as_previous(make: Make, cluster: Fak
     assert "v4 cannot serve, v2 stays: it was made for schema other" in cluster.events[-1]["message"]
     assert retrainer.rollback() == {"version": "v2", "before": "v4"}
     assert (cluster.pointer, retrainer.status()["last_error"]) == ("v2", "")
+
+
+@pytest.mark.parametrize("call", ["serving", "serve"])
+def test_a_pointer_that_cannot_be_read_is_no_fault_of_the_model(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """As where the storage is away, when the retrainer starts or when the champion moves: it is told later."""
+    cluster.results = [True, True]
+    retrainer = make()
+    retrainer.retrain_if_due()
+    if call == "serving":
+        retrainer = make()
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, call, _unreadable)
+        if call == "serve":
+            clock.now_s += 100
+            retrainer.retrain_if_due()
+        retrainer.watch()
+    version = "v2" if call == "serve" else "v1"
+    words = f"the model pointer was not told of {version}: slot-trees.json cannot be read: it does not answer"
+    assert retrainer.status()["last_error"] == words
+    for _ in range(2):
+        retrainer.watch()
+    assert (cluster.pointer, retrainer.status()["last_error"]) == (version, "")
+
+
+def _unreadable(*_: str) -> str:
+    raise ModelFilesError("slot-trees.json cannot be read: it does not answer")
 
 
 def test_a_registry_that_lost_what_serves_stops_no_swap(make: Make, cluster: FakeCluster) -> None:

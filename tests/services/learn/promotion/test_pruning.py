@@ -124,14 +124,12 @@ def test_models_in_use_keep_their_files() -> None:
 def test_what_was_watched_once_is_not_in_use_for_ever() -> None:
     """A champion whose place another took is not watched any more, nor is its rival needed."""
     models = Kept(4)
-    watch = Shadow(against="v1", from_ms=0, until_ms=1)
-    models.rows["v2"] |= {"watch": watch}
-    models.rows["v3"] |= {"watch": {**watch, "against": "v2"}, "aliases": ["champion"]}
+    models.rows["v3"] |= {"watch": Shadow(against="v2", from_ms=0, until_ms=1), "aliases": ["champion"]}
     pruning = Pruning(models)
     pruning.turn()
     pruning.turn()
     assert models.files == {"v4", "v3", "v2"}
-    models.rows["v3"] |= {"aliases": []}
+    models.rows["v3"] |= {"watch": None, "aliases": []}
     models.rows["v4"] |= {"aliases": ["champion"]}
     pruning.turn()
     pruning.turn()

@@ -88,15 +88,21 @@ def test_refused_model_is_listed_with_its_reason(registry: Registry, tmp_path: P
     assert registry.champion() == "v1"
 
 
-@pytest.mark.parametrize("damage", ["truncate", "delete", "manifest"])
+@pytest.mark.parametrize("damage", ["truncate", "delete", "manifest", "golden", "no golden"])
 def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, damage: str) -> None:
-    """Torn weights, missing weights or a torn manifest: promotion is refused and the champion stays."""
+    """Torn weights, missing weights, a torn manifest, or a golden output that is torn or gone, which no replica would
+    load: promotion is refused and the champion stays.
+    """
     version = registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     weights = models(tmp_path) / "a" / "weights.safetensors"
     if damage == "truncate":
         weights.write_bytes(weights.read_bytes()[:-1])
     elif damage == "delete":
         weights.unlink()
+    elif damage == "golden":
+        weights.with_name("golden.safetensors").write_bytes(b"torn")
+    elif damage == "no golden":
+        weights.with_name("golden.safetensors").unlink()
     else:
         (models(tmp_path) / "a" / "manifest.json").write_text('{"name": ')
     with pytest.raises(PromotionRefusedError, match="v1 cannot serve"):

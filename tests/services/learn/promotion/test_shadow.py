@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.errors import ModelFilesError, TrainingError
+from services.errors import ModelFilesError, StorageAwayError, TrainingError
 from services.learn.loop.retrainer import Retrainer
+from services.learn.promotion import artefact_files
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 from tests.services.learn.promotion.shadows import HOUR_MS, compare_in_vain, evidence, later
@@ -81,6 +82,33 @@ def test_a_promotion_meanwhile_ends_the_shadow(retrainer: Retrainer, cluster: Fa
     assert cluster.compared == []
     assert "the champion changed meanwhile, from v1 to online" in retrainer.models()[0]["reason"]
     assert cluster.pointer == "online"
+
+
+@pytest.mark.parametrize("how", ["an operator", "the watch"])
+def test_what_comes_after_a_network_that_was_taken_out_of_service_is_judged_on_live_rows(
+    make: Make, cluster: FakeCluster, clock: Clock, how: str
+) -> None:
+    """It is no first network: else the next training undid at once what an operator or live rows decided."""
+    retrainer = make(shadow_hours=6, watch_hours=4)
+    cluster.results = [True, "shadow"]
+    retrainer.retrain_if_due()
+    if how == "an operator":
+        retrainer.promote("online")
+    else:
+        retrainer.prove()
+        later(cluster, clock, 2)
+        cluster.verdicts = [True]
+        retrainer.prove()
+    assert cluster.pointer == "online"
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert [order.shadow for order in cluster.orders] == [False, True]
+    assert (cluster.pointer, retrainer.models()[0]["stage"]) == ("online", "shadow")
+    later(cluster, clock, 7)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.compared[-1][:3] == ("run2", "", "the climatology")
+    assert cluster.pointer == "v2"
 
 
 def test_an_operator_may_promote_what_is_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -212,6 +240,27 @@ def test_torn_challenger_is_refused(retrainer: Retrainer, cluster: FakeCluster, 
     row = retrainer.models()[0]
     assert (row["stage"], cluster.pointer) == ("refused", "v1")
     assert "v2 cannot serve: the weights in" in row["reason"]
+
+
+def test_a_storage_that_is_away_refuses_nobody(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a move to another machine, which has no copy of the models yet: the verdict waits, and is on the two."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    with monkeypatch.context() as patch:
+        patch.setattr(artefact_files, "fetch_folder", _away)
+        with pytest.raises(StorageAwayError):
+            retrainer.prove()
+        assert retrainer.models()[0]["stage"] == "shadow"
+    clock.now_s += 1000
+    retrainer.prove()
+    assert cluster.compared[0][:3] == ("run2", "run1", "v1")
+    assert cluster.pointer == "v2"
+
+
+def _away(where: object, folder: Path) -> None:
+    raise StorageAwayError("s3://b does not answer")
 
 
 def test_a_champion_that_cannot_be_loaded_is_no_reference(

@@ -55,6 +55,16 @@ def test_what_an_operator_goes_back_to_is_not_watched(retrainer: Retrainer, clus
     assert (cluster.pointer, cluster.compared) == ("v1", [])
 
 
+def test_a_champion_that_was_replaced_is_said_to_be_watched_no_more(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """Nobody compares it any longer: the list and the page must not say that it may be withdrawn."""
+    promoted(retrainer, cluster, clock)
+    assert {row["version"]: row["watch"] is not None for row in retrainer.models()} == {"v1": False, "v2": True}
+    retrainer.rollback()
+    assert {row["version"]: row["watch"] for row in retrainer.models()} == {"v1": None, "v2": None}
+
+
 def test_a_verdict_outlives_an_mlflow_that_is_away(
     retrainer: Retrainer, cluster: FakeCluster, clock: Clock, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

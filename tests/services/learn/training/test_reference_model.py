@@ -14,8 +14,11 @@ from models.features.inputs import build_inputs
 from models.network.quantile import QuantileNetwork
 from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
+from services.errors import StorageAwayError
+from services.learn.promotion.comparison_actor import ComparisonActor
 from services.learn.training.job import Job
 from services.learn.training.reference_model import reference_model_of
+from services.store.storage import MemoryServer, ObjectStorage, Pauses, StorageAddress, kept_folder
 
 SPEC = ForecastSpec(
     channels=("air_temp_c", "rh_pct"), targets=("air_temp_c",), horizons_min=(60,), step_ms=900_000, lookback_steps=4
@@ -108,3 +111,24 @@ def test_climatology_needs_no_note(tmp_path: Path) -> None:
     job = replace(job_over(tmp_path, {"to_ms": CUT_MS}), champion="online", champion_folder="")
     reference = reference_model_of(job, CUT_MS, OPTIONS)
     assert (reference.name, reference.note, reference.start) == ("the climatology", "", None)
+
+
+class Away(MemoryServer):
+    """An object store that does not answer."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Any:
+        raise StorageAwayError("s3://b does not answer")
+
+
+def test_a_storage_that_is_away_is_no_reason_to_compare_with_the_climatology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether the champion's files are whole: neither a training nor a comparison does without it."""
+    monkeypatch.setattr(kept_folder, "open_storage", lambda _: ObjectStorage(Away(), Pauses(total_s=0)))
+    where, folder = StorageAddress(url="s3://b"), str(tmp_path / "v3")
+    job = replace(job_over(tmp_path / "elsewhere", {"to_ms": CUT_MS}), champion_folder=folder, where=where)
+    with pytest.raises(StorageAwayError):
+        reference_model_of(job, CUT_MS, OPTIONS)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    with pytest.raises(StorageAwayError):
+        ComparisonActor().examine(folder, SPEC, where)
