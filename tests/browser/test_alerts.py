@@ -252,9 +252,9 @@ def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path:
         page.open(address)
         page.until("document.querySelectorAll('[data-alert]').length === 2")
         assert page.ask(words.format(id="d1")).startswith("Demo house · ")
-        assert page.ask(words.format(id="d1")).endswith("warned at Mon 28 Feb, 23:00")
+        assert page.ask(words.format(id="d1")).endswith("warned on Mon 28 Feb, 23:00")
         assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
-        assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
+        assert page.ask(words.format(id="d2")).endswith("warned on Sat 26 Feb, 21:00")
         assert page.complaints == []
 
 
@@ -296,7 +296,7 @@ LIMITS = {
     "co2_low": (350.0, "(below 350 ppm)", "(onder 350 ppm)", "(por debajo de 350 ppm)"),
     "co2_high": (1500.0, "(above 1,500 ppm)", "(boven 1.500 ppm)", "(por encima de 1500 ppm)"),
     "botrytis": (
-        8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat van de laatste 24)",
+        8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat in de laatste 24)",
         "(más de 8 h mojado en las últimas 24)",
     ),
     "mean_low": (-2.0, "(by more than 3.6 °F)", "(met meer dan 2,0 °C)", "(en más de 2,0 °C)"),
