@@ -12,7 +12,7 @@ const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export default function modelsView(box) {
-  let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
+  let [status, closed, said, showAll, asked, busy] = [null, false, "", false, 0, false];
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
   async function load() {
@@ -25,12 +25,11 @@ export default function modelsView(box) {
 
   async function give(path, question) {
     if (!(await sure(question))) return;
-    try {
-      const done = await order("POST", path);
-      said = done ? t("order.done") : "";
-    } catch (error) {
-      said = reason(error.message);
-    }
+    [busy, said] = [true, "…"]; // it may take minutes
+    show();
+    said = await order("POST", path).then((done) => (done ? t("order.done") : ""), (error) => reason(error.message));
+    busy = false;
+    if (!closed) show();
     await load().catch(() => {});
   }
 
@@ -49,8 +48,8 @@ export default function modelsView(box) {
   // While a question is open nothing here has the focus that a view drawn anew could keep, and afterwards a closed dialog has it for a moment.
   const isLost = (focused) => focused === document.body || focused.closest("dialog:not([open])");
 
-  const orderButton = (expert, what, words, isUnderWay, act) => h("button", { type: "button", "data-key": `${expert} ${what}`, "aria-disabled": isUnderWay && "true", onclick: async () => {
-    if (isUnderWay) return;
+  const orderButton = (expert, what, words, isUnderWay, act) => h("button", { type: "button", "data-key": `${expert} ${what}`, "aria-disabled": (isUnderWay || busy) && "true", onclick: async () => {
+    if (isUnderWay || busy) return;
     await act();
     const found = (key) => box.querySelector(`[data-key="${CSS.escape(key)}"]`);
     if (isLost(document.activeElement)) (found(`${expert} ${what}`) ?? found(`${expert} orders`)?.querySelector("button"))?.focus();
