@@ -12,7 +12,8 @@ const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export default function modelsView(box) {
-  let [status, closed, said, showAll, asked, busy] = [null, false, "", false, 0, false];
+  let [status, closed, showAll, asked, busy] = [null, false, false, 0, false];
+  const [said, cards] = [h("p", { role: "status", id: "order-said", class: "small" }), h("div", { class: "fields" })]; // one element is read out
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
   async function load() {
@@ -25,20 +26,19 @@ export default function modelsView(box) {
 
   async function give(path, question) {
     if (!(await sure(question))) return;
-    [busy, said] = [true, "…"]; // it may take minutes
+    busy = true;
+    said.textContent = "…"; // it may take minutes
     show();
-    said = await order("POST", path).then((done) => (done ? t("order.done") : ""), (error) => reason(error.message));
+    said.textContent = await order("POST", path).then((done) => (done ? t("order.done") : ""), (error) => reason(error.message));
     busy = false;
-    if (!closed) show();
-    await load().catch(() => {});
+    await load().catch(() => closed || show());
   }
 
   function show() {
     const experts = [...new Set(["network", "trees", ...(status.components["retrainer-tuned"] ? ["tuned"] : []), ...status.models.map((one) => one.expert)])];
     const errors = status.errors.filter((one) => one.startsWith("retrainer"));
-    put(box, h("section", {}, h("h2", {}, t("view.models")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
-      experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])),
-      timeline());
+    if (!said.isConnected) put(box, h("section", {}, h("h2", {}, t("view.models")), h("p", {}, t("models.words")), said), cards);
+    put(cards, errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null, experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])), timeline());
   }
 
   // The view is drawn anew with each event: a fold stays open, and what has the focus keeps it.
