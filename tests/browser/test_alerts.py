@@ -149,6 +149,32 @@ def test_a_key_of_some_sites_is_told_what_it_may_not_order(page: Page, tmp_path:
         assert not page.ask("document.getElementById('order-key').open")
 
 
+def test_orders_that_wait_for_a_key_are_all_given(page: Page, tmp_path: Path) -> None:
+    """Two buttons that are pressed before the page knows that a key is needed: it is asked for once. A wrong one is
+    told once, too.
+    """
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2")]
+        house.do(house.live_state.put_alerts(told))
+        page.open(address)
+        page.until("document.querySelectorAll('[data-alert]').length === 2")
+        page.ask("['a1', 'a2'].forEach((id) => document.querySelector(`[data-key='${id} acknowledge']`).click())")
+        for key in ("wrong", "op-key"):
+            page.until("document.getElementById('order-key').open")
+            page.ask(
+                "fetch('page/style.css', {cache: 'reload'}).then((answer) => answer.text())"
+            )  # the second refusal came, too
+            page.type(key)
+            page.press("Enter")
+            if key == "wrong":
+                page.until("document.getElementById('order-key-said').textContent === 'This key does not allow that.'")
+        until(lambda: len(house.backend.published) == 2, "both orders are given")
+        page.until("[...document.querySelectorAll('[data-order]')].every((one) => one.ariaDisabled === null)")
+        assert not page.ask("document.getElementById('order-key').open")
+
+
 def test_the_focus_stays_with_an_alert(page: Page, tmp_path: Path) -> None:
     """Where the button that was pressed goes, the first that is there now has it, also in a list that was drawn while
     the key was asked for; a fold that is drawn anew keeps it.
@@ -252,9 +278,9 @@ def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path:
         page.open(address)
         page.until("document.querySelectorAll('[data-alert]').length === 2")
         assert page.ask(words.format(id="d1")).startswith("Demo house · ")
-        assert page.ask(words.format(id="d1")).endswith("warned at Mon 28 Feb, 23:00")
+        assert page.ask(words.format(id="d1")).endswith("warned on Mon 28 Feb, 23:00")
         assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
-        assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
+        assert page.ask(words.format(id="d2")).endswith("warned on Sat 26 Feb, 21:00")
         assert page.complaints == []
 
 
@@ -296,7 +322,7 @@ LIMITS = {
     "co2_low": (350.0, "(below 350 ppm)", "(onder 350 ppm)", "(por debajo de 350 ppm)"),
     "co2_high": (1500.0, "(above 1,500 ppm)", "(boven 1.500 ppm)", "(por encima de 1500 ppm)"),
     "botrytis": (
-        8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat van de laatste 24)",
+        8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat in de laatste 24)",
         "(más de 8 h mojado en las últimas 24)",
     ),
     "mean_low": (-2.0, "(by more than 3.6 °F)", "(met meer dan 2,0 °C)", "(en más de 2,0 °C)"),

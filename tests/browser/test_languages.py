@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.driver import Page
+from tests.browser.held import hold, let_go
 from tests.browser.serving import House, opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -75,18 +76,42 @@ def test_a_zone_that_is_called_as_a_number_keeps_its_name(page: Page, address: s
 
 
 @pytest.mark.parametrize(
-    ("key", "time", "words"),
+    ("language", "key", "time", "words"),
     [
-        ("alert.since.firing", "14:05", "avisada a las 14:05"), ("alert.since.firing", "01:05", "avisada a la 01:05"),
-        ("alert.since.firing", "sáb, 26 feb, 21:00", "avisada el sáb, 26 feb, 21:00"),
-        ("alert.since.pending", "mié, 2 mar, 21:00", "desde el mié, 2 mar, 21:00"),
-        ("alert.until", "dom, 27 feb, 21:00", "silenciada hasta el dom, 27 feb, 21:00"),
+        ("en", "alert.since.firing", "14:05", "warned at 14:05"),
+        ("en", "alert.since.firing", "Sat 26 Feb, 21:00", "warned on Sat 26 Feb, 21:00"),
+        ("nl", "alert.since.firing", "14:05", "gewaarschuwd om 14:05"),
+        ("nl", "alert.since.firing", "za 26 feb, 21:00", "gewaarschuwd op za 26 feb, 21:00"),
+        ("nl", "zone.row", "om de 15 s", "Gemeten tot om de 15 s"),
+        ("es", "alert.since.firing", "14:05", "avisada a las 14:05"),
+        ("es", "alert.since.firing", "01:05", "avisada a la 01:05"),
+        ("es", "alert.since.firing", "sáb, 26 feb, 21:00", "avisada el sáb, 26 feb, 21:00"),
+        ("es", "alert.since.pending", "mié, 2 mar, 21:00", "desde el mié, 2 mar, 21:00"),
+        ("es", "alert.until", "dom, 27 feb, 21:00", "silenciada hasta el dom, 27 feb, 21:00"),
     ],
 )  # fmt: skip
-def test_spanish_articles_follow_the_time(page: Page, address: str, key: str, time: str, words: str) -> None:
-    """Before hours stands "las", before one o'clock "la", and before a day "el"."""
+def test_what_stands_before_a_time_follows_it(
+    page: Page, address: str, language: str, key: str, time: str, words: str
+) -> None:
+    """In Spanish "las" before hours, "la" before one o'clock, and "el" before a day; in English "at" and "on"."""
     page.open(address)
-    assert said(page, "es", f"m.t({key!r}, {{time: {time!r}}})") == words
+    assert said(page, language, f"m.t({key!r}, {{time: {time!r}}})") == words
+
+
+def test_the_language_that_is_chosen_last_is_spoken(page: Page, address: str) -> None:
+    """Arrow keys go through the list; the words of one that was passed may come after those of the last."""
+    page.open(address)
+    page.until("document.getElementById('state').textContent === 'live'")
+    choose = """((one) => { const list = document.getElementById('language'); list.value = one;
+        list.dispatchEvent(new Event('change')); })"""
+    hold(page, "page/words/nl.json")
+    page.ask(f"{choose}('nl')")
+    page.until("window.release")
+    page.ask(f"{choose}('es')")
+    page.until("document.documentElement.lang === 'es'")
+    let_go(page)
+    assert page.ask("document.documentElement.lang") == "es"
+    assert "Qué requiere su atención" in page.ask("document.getElementById('view').innerText")
 
 
 def test_negative_numbers_have_one_minus(page: Page, address: str) -> None:

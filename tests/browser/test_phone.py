@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.browser.driver import Page
+from tests.browser.held import hold, let_go
 from tests.browser.rows import new_row
 from tests.browser.serving import STEP_MS, House, opened
 from tests.patience import patience_s, until
@@ -115,7 +116,7 @@ def test_rows_that_come_faster_than_answers_are_shown_in_the_end(page: Page, tmp
     ("view", "press", "words"),
     [
         ("whatif", "[data-key=cooler]", "the air would be"),
-        ("quality", "[data-key='What is shown rh_pct']", "of what came lay inside the band"),
+        ("quality", "[data-key=target-rh_pct]", "of what came lay inside the band"),
     ],
 )
 def test_what_was_asked_without_a_connection_is_answered_when_it_is_back(
@@ -132,3 +133,82 @@ def test_what_was_asked_without_a_connection_is_answered_when_it_is_back(
     house.open()
     page.until(f"{VIEW}.includes({words!r}) && !{VIEW}.includes('Hothouse does not answer')")
     house.close()
+
+
+def test_the_span_that_is_chosen_last_is_drawn(page: Page, tmp_path: Path) -> None:
+    """A year that takes long to be read is not drawn over the two days that were chosen after it."""
+    house = House(tmp_path)
+    house.fill()
+    label = "document.querySelector('#chart-climate .plot')?.getAttribute('aria-label') ?? ''"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"({label}).includes('from Sun 27 Feb, 01:00 to Wed 2 Mar, 01:00')")
+        hold(page, "zones/north-1/series")
+        page.ask("document.querySelector('[data-key=span-year]').click()")
+        page.until("window.release")
+        page.ask("document.querySelector('[data-key=span-two]').click()")
+        page.ask("new Promise((go) => setTimeout(() => go(1), 50))")  # past the pause before it is drawn
+        let_go(page)
+        assert "from Sun 27 Feb, 01:00 to Wed 2 Mar, 01:00" in page.ask(label)
+        page.ask("document.querySelector('[data-key=span-year]').click()")
+        page.until(f"({label}).includes('from Mon 1 Mar, 01:00')")
+    assert page.complaints == []
+
+
+def test_of_two_nights_the_newer_is_told(page: Page, tmp_path: Path) -> None:
+    """The answer about a row of before, which comes after that about the newest, is not shown."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.split('Tonight 14.0').length === 3")
+        hold(page, "predict?")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until("window.release")
+        night = house.backend.extremes["night"]
+        house.backend.extremes["night"] = {**night, "values": night["values"] + 3}
+        new_row(page, house, ORIGIN_MS + 2 * STEP_MS)
+        page.until(f"{VIEW}.split('Tonight 17.0').length === 3")
+        let_go(page)
+        assert "Tonight 14.0" not in page.ask(VIEW)
+
+
+def test_an_answer_that_is_older_than_a_row_does_not_take_it_back(page: Page, tmp_path: Path) -> None:
+    """The page was told of the row while the list of zones was on its way."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(address)
+        page.until(
+            f"{VIEW}.includes('Measured up to 01:00') && document.getElementById('state').textContent === 'live'"
+        )
+        hold(page, "zones")
+        page.ask("void (window.all = import('/page/store.js').then((found) => found.loadAll()))")
+        page.until("window.release")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        let_go(page)
+        page.ask("window.all.then(() => 1)")
+        assert page.ask("window.store.zones.map((zone) => zone.origin_ms)") == [ORIGIN_MS + STEP_MS] * 2
+        assert "Measured up to 01:00" not in page.ask(VIEW)
+
+
+def test_an_answer_that_breaks_off_is_none(page: Page, tmp_path: Path) -> None:
+    """The page says that nobody answers, in its own words, and asks again."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('Tonight 14.0')")
+        page.ask("""{ const real = window.fetch; let times = 2;
+            window.fetch = (path, ...more) => {
+                if (!String(path).startsWith('predict?') || !times) return real(path, ...more);
+                times -= 1;
+                return Promise.resolve(new Response(new ReadableStream({ pull(to) {
+                    to.enqueue(new TextEncoder().encode('{"zone": '));
+                    to.error(new TypeError('network error'));
+                } })));
+            }; }""")
+        page.ask("location.hash = '#/zone/demo/north-1'")
+        page.until(f"{VIEW} === 'Hothouse does not answer'")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes('Tonight the air falls')")

@@ -501,3 +501,15 @@ def test_the_choice_of_a_site_keeps_the_focus(page: Page, house: Ruled) -> None:
         page.press("ArrowDown")
         page.until("location.hash === '#/rules/far'")
         page.until("document.activeElement.id === 'rules-site' && document.activeElement.value === 'far'")
+
+
+def test_what_must_be_given_is_told_in_the_numbers_of_the_language(page: Page, house: Ruled) -> None:
+    """With a decimal comma, as beside the field."""
+    with opened(house) as address:
+        page.speak("nl")
+        page.open(f"{address}/#/rules/demo")
+        page.until("document.querySelector('[data-rule=frost]')")
+        page.ask("document.querySelector('[data-rule=frost]').open = true")
+        write(page, "lead_h", "0.1")
+        save(page, "op-key")
+        page.until(f"{VIEW}.includes('Het moet tussen 0,5 u en 24 u liggen.')")

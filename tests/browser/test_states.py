@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,20 @@ KEPT = """(async () => [localStorage.length, sessionStorage.length, document.coo
 
 
 def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
-    """The page says since when there is no connection, and keeps what it shows; when the server is back it shows what
-    is new, without being loaded again.
+    """The page says since when there is no connection, with the day once that is over, and keeps what it shows. When
+    the server is back it shows what is new, without being loaded again.
     """
     house = House(tmp_path)
     house.fill()
+    page.hurry(30_000)  # so often the page looks at its clock
     page.open(house.open())
     page.until(f"{STATE} === 'live'")
     page.ask("window.loaded = 'once'")
     house.close()
     page.until(f"{STATE} === 'no connection'")
-    assert "No connection to Hothouse since" in page.ask(BANNER)
+    assert re.search(r"No connection to Hothouse since \d\d:\d\d on your clock", page.ask(BANNER))
+    page.ask("{ const now = Date.now; Date.now = () => now() + 2 * 86_400_000; }")
+    page.until(rf"/since \w{{3}} \d+ \w+, \d\d:\d\d on your clock/.test({BANNER})")
     assert "Measured up to 01:00" in page.ask(VIEW)
     house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
     house.open()
@@ -148,6 +152,26 @@ def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
         assert "Tonight" not in page.ask("document.body.innerText")
         page.call("Page.reload")
         page.until(f"window.loaded === undefined && {ASKED}")
+
+
+def test_a_key_that_is_not_taken_any_more_is_asked_for_by_a_what_if_question(page: Page, tmp_path: Path) -> None:
+    """The question that met it is answered once the new one is given."""
+    house = House(tmp_path, keys=Keys("op-key", "read-key"))
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until("document.activeElement.id === 'key'")
+        page.type("read-key")
+        page.press("Enter")
+        page.until(f"{VIEW}.includes('colder (')")
+        house.state.keys._reader = HashedKey.of("another")
+        page.ask("document.querySelector('[data-key=vents]').click()")
+        page.until(f"{ASKED} && {SAID} === 'This key is not accepted.'")
+        page.type("another")
+        page.press("Enter")
+        page.until(f"!{ASKED} && {VIEW}.includes('colder (')")
+        assert page.ask("document.getElementById('metric').value") == "vent_lee_pct"
+        assert "does not allow" not in page.ask(VIEW)
 
 
 def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: Path) -> None:
@@ -411,6 +435,45 @@ def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> 
         page.until("document.getElementById('zone-choice').options.length === 3")
         assert page.ask("document.activeElement.id") == "zone-choice"
         assert page.complaints == []
+
+
+def test_what_somebody_uses_stays_while_rows_come(page: Page, tmp_path: Path) -> None:
+    """A chart that is read with the keyboard keeps the focus; a link that is pressed is there when it is released."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('Measured up to 01:00') && {STATE} === 'live'")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        page.ask("""{ window.plot = document.querySelector('#chart-climate .plot'); window.plot.focus();
+            window.link = document.querySelector('.views [data-key=system]'); }""")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        page.until(f"{VIEW}.includes('Measured up to 01:05')")
+        assert page.ask("document.activeElement === window.plot")
+        assert page.ask("window.link.isConnected")
+
+
+def test_what_is_open_stays_when_the_device_becomes_dark(page: Page, tmp_path: Path) -> None:
+    """Where light was chosen: nothing looks different, and what was typed is not lost."""
+    house = House(tmp_path)
+    house.fill()
+
+    def scheme(value: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": value}]
+        page.call("Emulation.setEmulatedMedia", features=features)
+
+    with opened(house) as address:
+        scheme("light")
+        page.open(f"{address}/page/style.css")
+        page.ask("localStorage.setItem('hothouse', JSON.stringify({theme: 'light'}))")
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(f"{VIEW}.includes('colder (')")
+        page.ask("document.querySelector('[data-key=vents]').click()")
+        page.ask("""void (window.turned = new Promise((go) =>
+            matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => go(1))))""")
+        scheme("dark")
+        page.ask("window.turned")
+        assert page.ask("document.getElementById('metric')?.value") == "vent_lee_pct"
 
 
 READY = {

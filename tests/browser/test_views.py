@@ -10,6 +10,7 @@ import pytest
 from services.messages import ModelRow
 from services.store.rows import DeadLetter
 from tests.browser.driver import SHIFT, Page
+from tests.browser.held import hold, let_go
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
@@ -153,7 +154,7 @@ def test_how_good_lays_forecasts_over_what_came(page: Page, address: str) -> Non
     shows(page, "The forecast made 12 h before was off by 0.40 °C on average.")
     row = "[...document.querySelectorAll('#scores tbody tr')].map((one) => one.innerText.replace(/\\s+/g, ' '))"
     assert "1 h 0.50 °C 0.90 °C 1.00 °C 50 % 82 % 288" in page.ask(row)
-    page.ask("document.querySelector('[data-key=\"weight 5\"]').click()")
+    page.ask("document.querySelector('[data-key=\"weight-5\"]').click()")
     shows(page, "Usual day 70 % Trees 30 %")
     page.ask("""{ const ahead = document.querySelector('#ahead'); ahead.value = '60';
         ahead.dispatchEvent(new Event('change', {bubbles: true})) }""")
@@ -251,23 +252,40 @@ def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House
     page.open(f"{address}/#/models")
     shows(page, "Model v7 forecasts now")
     page.until("document.getElementById('state').textContent === 'live'")
-    page.ask("""{ const real = window.fetch; let held = false;
-        window.fetch = async (path, ...more) => {
-            const answer = await real(path, ...more);
-            if (path === 'status' && !held) {
-                held = true;
-                await new Promise((go) => { window.release = go; });
-            }
-            return answer;
-        }; }""")
+    hold(page, "status")
     house.do(house.live_state.put_event({"kind": "swap", "version": "v8", "before": "v7", "reason": ""}))
     page.until("window.release")
     house.do(house.live_state.set_models([model("v8", "champion"), model("v7", "previous")]))
     shows(page, "Model v8 forecasts now")
-    page.ask("window.release()")
-    page.ask("new Promise((go) => setTimeout(() => requestAnimationFrame(go)))")
+    let_go(page)
     assert "Model v8 forecasts now" in text(page)
     assert "v7 was replaced by v8" in text(page)
+
+
+def test_one_order_about_models_is_given_at_a_time(page: Page, house: House, address: str) -> None:
+    """While it is under way, which may take minutes, the page says so and takes no other."""
+    house.do(house.live_state.set_models([model("v2", "champion"), model("v1", "previous")]))
+    page.open(f"{address}/#/models")
+    shows(page, "Model v2 forecasts now")
+    others = "[...document.querySelectorAll('#view button')].map((one) => one.ariaDisabled)"
+    train = "document.querySelector('[data-key=\"network train\"]').click()"
+    page.ask(train)
+    page.ask("void (window.said = document.getElementById('order-said'))")
+    page.until("document.getElementById('sure').open")
+    page.ask("document.getElementById('sure-yes').click()")
+    page.until("document.getElementById('order-key').open")
+    hold(page, "models/retrain")
+    page.type("op-key")
+    page.press("Enter")
+    page.until("window.release")
+    assert set(page.ask(others)) == {"true"}
+    assert page.ask("window.said.textContent") == "…"  # one element: else it is not read out
+    page.ask(train)
+    assert not page.ask("document.getElementById('sure').open")
+    let_go(page)
+    page.until("window.said.isConnected && window.said.textContent === 'Done.'")
+    page.until(f"{others}.every((one) => one === null)")
+    assert house.backend.orders.count(house.backend.orders[-1]) == 1
 
 
 def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> None:

@@ -15,6 +15,7 @@ from tests.browser import serving
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
+from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -50,6 +51,20 @@ def test_a_time_is_typed_in_one_go(page: Page, tmp_path: Path) -> None:
             page.press(key)
         page.until("document.querySelector('#from').value === '05:45'")
         page.until(f"{VIEW}.includes('Tue 1 Mar, 05:45 to')")
+
+
+def test_a_change_may_begin_now(page: Page, tmp_path: Path) -> None:
+    """The time of the newest row is now, not a day later, where the change would have no length."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        for clock in ("05:00", "01:00"):
+            page.ask(f"""{{ const from = document.getElementById('from'); from.value = '{clock}';
+                from.dispatchEvent(new Event('change')); }}""")
+        page.until(f"{VIEW}.includes('Tue 1 Mar, 01:00 to Tue 1 Mar')")
+        until(lambda: house.backend.asked[-1][0]["begin_ms"] == ORIGIN_MS, "the change is asked from now on")
 
 
 def setpoints(house: House, zone: str, *values: tuple[int, float]) -> None:

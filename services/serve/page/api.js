@@ -19,17 +19,14 @@ export const headers = (scope) => {
 
 const PATIENCE_MS = 150_000; // orders may take two minutes; of a connection that hangs nothing more comes
 
-async function reach(path, options) {
-  try {
-    return await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), ...options });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Offline(t("offline"));
-  }
+function lost(error) {
+  throw error.name === "AbortError" ? error : new Offline(t("offline"));
 }
 
+const reach = (path, options) => fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), ...options }).catch(lost);
+
 async function contentOf(answer) {
-  const body = await answer.json().catch(() => ({}));
+  const body = await answer.json().catch((error) => (answer.ok ? lost(error) : {})); // it may break off in the middle
   if (!answer.ok) throw new Problem(answer.status, body);
   return body;
 }
@@ -46,7 +43,7 @@ async function refusesKey(answer) {
 export async function get(path, options = {}) {
   for (;;) {
     const sent = keyFor("read");
-    const answer = await reach(path, { headers: headers("read"), ...options });
+    const answer = await reach(path, { ...options, headers: { ...headers("read"), ...options.headers } });
     if (!(await refusesKey(answer))) {
       if (sent === keyFor("read")) keyHolds();
       return contentOf(answer);
@@ -56,12 +53,7 @@ export async function get(path, options = {}) {
 }
 
 // Asks something with a body that readers may ask.
-export async function ask(path, body, options = {}) {
-  const answer = await reach(path, {
-    method: "POST", headers: { ...headers("read"), "Content-Type": "application/json" }, body: JSON.stringify(body), ...options,
-  });
-  return contentOf(answer);
-}
+export const ask = (path, body) => get(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 // Gives an order; asks for the operator's key where it is needed. Null where the person thought better of it. Why a key that is
 // limited to sites may not give it, is told as any other refusal.
@@ -70,10 +62,10 @@ export async function order(method, path, body) {
   for (;;) {
     const sent = keyFor("operate");
     const answer = await reach(path, {
-      method, headers: { ...headers("operate"), ...(body !== undefined && { "Content-Type": "application/json" }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      method, headers: { ...headers("operate"), ...(body && { "Content-Type": "application/json" }) }, body: body && JSON.stringify(body),
     });
     if (!(await refusesKey(answer))) return contentOf(answer);
+    if (sent !== keyFor("operate")) continue; // another was given meanwhile
     refused = Boolean(sent) && refused;
     if (!(await wantOperatorKey(refused))) return null;
     refused = true;

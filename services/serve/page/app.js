@@ -1,9 +1,9 @@
 // The frame around the views: which one the address names, the state of the connection, what the person has chosen.
-import { byId, h, put } from "./dom.js";
+import { byId, h, put, renew } from "./dom.js";
 import { isLocked, listenForKeys, onLock } from "./key.js";
 import { choose, fahrenheit, language, languages, theme } from "./prefs.js";
 import { addressOf, begin, listen, store, zoneOf } from "./store.js";
-import { timeOf } from "./clock.js";
+import { whenOf } from "./clock.js";
 import { learn, speak, t } from "./words.js";
 import { sure } from "./views/parts.js";
 
@@ -39,7 +39,7 @@ function showFrame() {
     href: addressOf(name, OF_ZONE.includes(name) ? lastKey : ""), "aria-current": open.name === name ? "page" : null, "data-key": name,
   }, t(`view.${name}`))));
   byId("views").setAttribute("aria-label", t("views"));
-  put(byId("views"), h("ul", {}, names));
+  renew(byId("views"), h("ul", {}, names)); // else it would be gone between press and release
   const labels = Object.values(store.sites).map((site) => site.label);
   byId("place").textContent = labels.length > 3 ? t("sites", { n: labels.length }) : labels.join(" · ");
   const said = isLocked() ? ["", t("key.needed")] : store.live === null ? ["", t("state.connecting")] : store.live ? ["live", t("state.live")] : ["lost", t("state.lost")];
@@ -47,7 +47,7 @@ function showFrame() {
   if (byId("state").textContent !== said[1]) byId("state").textContent = said[1];
   document.body.toggleAttribute("data-lost", store.live === false);
   const banner = [];
-  if (store.live === false) banner.push(h("p", { class: "bad" }, t(store.loaded ? "lost.since" : "lost.never", { time: timeOf(store.lostAt, Intl.DateTimeFormat().resolvedOptions().timeZone) })));
+  if (store.live === false) banner.push(h("p", { class: "bad" }, t(store.loaded ? "lost.since" : "lost.never", { time: whenOf(store.lostAt, Date.now(), Intl.DateTimeFormat().resolvedOptions().timeZone) })));
   else if (store.problem) banner.push(h("p", { class: "warn" }, store.problem));
   if (byId("banner").innerText !== banner.map((one) => one.innerText).join()) put(byId("banner"), banner);
   const where = zoneOf(open.key);
@@ -166,7 +166,7 @@ async function start() {
   addEventListener("hashchange", () => show());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     shade();
-    show(true);
+    if (theme() === "auto") show(true);
   });
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault(); // its address would be another view

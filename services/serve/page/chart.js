@@ -85,7 +85,7 @@ export class TimeChart {
       series.push({
         ...shared, stroke: colour(line.colour), width: line.width ?? 1.8, dash: line.dash ? [5, 4] : undefined, spanGaps: false,
         paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined, fill: line.fill ? faint(line.colour, 14) : undefined,
-        points: { show: line.points ? true : false, size: 6, fill: colour(line.colour) },
+        points: { show: Boolean(line.points), size: 6, fill: colour(line.colour) },
       });
       if (line.low) {
         series.push({ ...shared, stroke: "transparent", width: 0 }, { ...shared, stroke: "transparent", width: 0 });

@@ -3,6 +3,7 @@ import { h, put } from "./dom.js";
 
 const METHODS = ["get", "post", "put", "patch", "delete"];
 
+const idOf = (method, path) => `${method}-${path}`.replace(/[^a-z0-9]+/gi, "-");
 const refName = (schema) => schema?.$ref?.split("/").at(-1);
 
 // "list of ForecastPoint", "text or null": what a value may be, in a few words.
@@ -30,8 +31,7 @@ function content(found) {
 
 function call(path, method, said) {
   const parameters = (said.parameters ?? []).map((one) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, one.name), one.required ? " *" : ""), h("td", { class: "text" }, one.in), h("td", { class: "text" }, kind(one.schema)), h("td", { class: "text" }, one.description ?? one.schema?.description ?? "")));
-  const id = `${method}-${path}`.replace(/[^a-z0-9]+/gi, "-");
-  return h("section", { id }, h("h3", {}, h("code", {}, `${method.toUpperCase()} ${path}`)), (said.description ?? said.summary ?? "").split("\n\n").map((one) => h("p", {}, one)),
+  return h("section", { id: idOf(method, path) }, h("h3", {}, h("code", {}, `${method.toUpperCase()} ${path}`)), (said.description ?? said.summary ?? "").split("\n\n").map((one) => h("p", {}, one)),
     parameters.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Parameters of ${method} ${path}` }, h("table", {}, h("thead", {}, h("tr", {}, ["Parameter", "In", "Kind", ""].map((one) => h(one ? "th" : "td", { class: "text", scope: one ? "col" : null }, one)))), h("tbody", {}, parameters))) : null,
     said.requestBody ? [h("h4", {}, "Body"), content(said.requestBody)] : null,
     h("h4", {}, "Answers"), h("ul", {}, Object.entries(said.responses).map(([status, one]) => h("li", {}, h("strong", {}, status), ` ${one.description ?? ""} `, content(one)))));
@@ -48,7 +48,7 @@ async function show() {
     const said = await (await fetch("openapi.json")).json();
     const calls = Object.entries(said.paths).flatMap(([path, methods]) => METHODS.filter((one) => methods[one]).map((one) => [path, one, methods[one]]));
     put(box, h("section", {}, h("h2", {}, `${said.info.title} ${said.info.version}`), h("p", { class: "lead" }, said.info.summary ?? ""), h("p", {}, said.info.description ?? ""), h("p", { class: "soft" }, "Fields with * are always there."),
-      h("ul", {}, calls.map(([path, method]) => h("li", {}, h("a", { href: `#${`${method}-${path}`.replace(/[^a-z0-9]+/gi, "-")}` }, h("code", {}, `${method.toUpperCase()} ${path}`)))))),
+      h("ul", {}, calls.map(([path, method]) => h("li", {}, h("a", { href: `#${idOf(method, path)}` }, h("code", {}, `${method.toUpperCase()} ${path}`)))))),
     calls.map(([path, method, one]) => call(path, method, one)), h("h2", {}, "Structures"), Object.entries(said.components?.schemas ?? {}).map(([name, one]) => schema(name, one)));
     document.getElementById(location.hash.slice(1))?.scrollIntoView();
   } catch (error) {

@@ -1,13 +1,15 @@
+const those = (children) => children.flat(Infinity).filter((child) => (child ?? false) !== false);
+
 // Elements by plain calls. Text goes in as text, never as markup.
 export function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
+    if ((value ?? false) === false) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked" || name === "selected") made[name] = value;
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...those(children));
   return made;
 }
 
@@ -27,7 +29,7 @@ export function put(box, ...children) {
   const active = document.activeElement;
   const kept = active && active !== box && box.contains(active) ? places(active, box) : [];
   const sides = [...box.querySelectorAll(".scroll[data-key]")].map((one) => [one.dataset.key, one.scrollLeft]).filter(([, side]) => side);
-  box.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  box.replaceChildren(...those(children));
   for (const [key, side] of sides) {
     const found = box.querySelector(`.scroll[data-key="${CSS.escape(key)}"]`);
     if (found) found.scrollLeft = side;

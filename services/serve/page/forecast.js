@@ -3,10 +3,9 @@ import { t } from "./words.js";
 
 export const modelWords = (version) => (version === "online" ? t("against.online") : t("model.version", { version }));
 
-export function pickHorizon(forecast, wanted) {
-  const known = Object.values(forecast.forecasts)[0]?.map((point) => point.horizon_min) ?? [];
-  return known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
-}
+export const nearest = (known, wanted) => known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
+
+export const pickHorizon = (forecast, wanted) => nearest(Object.values(forecast.forecasts)[0]?.map((point) => point.horizon_min) ?? [], wanted);
 
 // The forecast's points: those of its path or, where a target has none, of the learned horizons.
 export function pointsOf(forecast, target) {

@@ -4,8 +4,9 @@ import { byId } from "./dom.js";
 import { t } from "./words.js";
 
 const keys = { read: "", operate: "" };
-let waiting = []; // who waits for a key to read with
-let asking = null; // {resolve} of who waits for an operator's key
+const waiting = []; // who waits for a key to read with
+const asking = []; // who waits for an operator's key: orders may be given faster than they are answered
+const tell = (those, given) => those.splice(0).forEach((resolve) => resolve(given));
 
 export const keyFor = (scope) => (scope === "operate" ? keys.operate || keys.read : keys.read || keys.operate);
 let noticed = () => {};
@@ -39,15 +40,14 @@ export function keyHolds() {
 
 // Asks for an operator's key in a dialog; resolves to whether one was given.
 export function wantOperatorKey(refused) {
-  keys.operate = "";
   const dialog = byId("order-key");
-  say("order-key-said", refused ? t("key.refused.order") : "");
-  byId("operator-key").value = "";
-  if (!dialog.open) dialog.showModal();
-  byId("operator-key").focus();
-  return new Promise((resolve) => {
-    asking = { resolve };
-  });
+  if (!dialog.open) {
+    keys.operate = "";
+    say("order-key-said", refused ? t("key.refused.order") : "");
+    dialog.showModal();
+    byId("operator-key").focus();
+  }
+  return new Promise((resolve) => asking.push(resolve));
 }
 
 export function listenForKeys() {
@@ -60,9 +60,7 @@ export function listenForKeys() {
       return;
     }
     keys.read = given;
-    const resolved = waiting;
-    waiting = [];
-    for (const go of resolved) go();
+    tell(waiting);
   });
   byId("key").addEventListener("input", () => say("key-said", ""));
   const dialog = byId("order-key");
@@ -83,8 +81,7 @@ export function listenForKeys() {
 function answer(given) {
   byId("order-key").close();
   byId("operator-key").value = "";
-  asking?.resolve(given);
-  asking = null;
+  tell(asking, given);
 }
 
 // False where that is so already.

@@ -15,7 +15,7 @@ export function outlookOf(key, origin_ms) {
     origin_ms: answer.origin_ms, events: Object.fromEntries(answer.events.map((event) => [event.event, event])),
   }));
   asked.set(key, { origin_ms, said });
-  said.catch(() => asked.delete(key));
+  said.catch(() => asked.get(key).said === said && asked.delete(key));
   return said;
 }
 

@@ -1,5 +1,6 @@
 // What the page knows of the system now, kept up to date by /events; views listen to what changes.
 import { get, Offline, Problem } from "./api.js";
+import { single } from "./dom.js";
 import { follow } from "./live.js";
 import { learnUnits } from "./units.js";
 import { learnNames } from "./words.js";
@@ -60,18 +61,22 @@ export const alertsOf = (key) => (store.alerts ? Object.values(store.alerts).fil
 
 let daysAsked = 0; // when, of the browser's clock
 
-export async function loadZones() {
+const loadZones = single(async () => {
+  const known = new Map(store.zones.map((zone) => [zone.key, zone.origin_ms]));
   const answer = await get("zones");
-  const known = new Set(store.zones.map((zone) => zone.key));
   learnUnits(answer.units);
   store.labels = answer.labels;
   store.sites = Object.fromEntries(answer.sites.map((site) => [site.site, site]));
-  store.zones = answer.zones.map((zone) => ({ ...zone, key: keyOf(zone) }));
+  store.zones = answer.zones.map((zone) => {
+    const key = keyOf(zone);
+    const now = zoneOf(key);
+    return now?.origin_ms > Math.max(zone.origin_ms, known.get(key)) ? now : { ...zone, key }; // told while the answer was on its way
+  });
   learnNames([...store.zones, ...answer.sites].map((one) => one.zone ?? one.site));
   store.loaded = true;
   emit("zones");
   if (daysAsked && (Date.now() - daysAsked >= DAYS_AGAIN_MS || store.zones.some(({ key }) => !known.has(key)))) loadDays().catch(() => {});
-}
+});
 
 async function loadAlerts() {
   const before = store.alerts ?? {};

@@ -29,6 +29,9 @@ export const meant = (value, metric, isDifference = false) => (isWarmth(metric) 
 
 const places = (value, metric) => (unitOf(metric) === "kPa" ? 2 : Math.abs(value) >= 100 || ["%", "ppm", "W/m²"].includes(unitOf(metric)) ? 0 : 1);
 
+// How a chart shows it.
+export const axisOf = (metric) => ({ unit: unitOf(metric), places: places(0, metric), minSpan: { kPa: 0.2, ppm: 50 }[unitOf(metric)] ?? 2 });
+
 export function plain(value, metric, isDifference = false) {
   if (!Number.isFinite(value)) return "–";
   const number = shown(value, metric, isDifference);

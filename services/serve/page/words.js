@@ -2,6 +2,7 @@
 // translations.
 let said = {};
 let tongue = "en";
+let wanted = ""; // which was asked for last
 let mended = []; // [pattern, instead] for what depends on a value, as a time's article
 let plural = new Intl.PluralRules("en");
 const parts = new Set(); // which files there are beside that of all views
@@ -15,7 +16,9 @@ async function file(name) {
 const together = (files) => ({ ...Object.assign({}, ...files), reasons: files.flatMap((one) => one.reasons ?? []) });
 
 export async function speak(language) {
+  wanted = language;
   const files = await Promise.all(["", ...parts].map((part) => file(language + part)));
+  if (language !== wanted) return undefined; // another was chosen meanwhile
   if (files.length !== parts.size + 1) return speak(language); // a view came meanwhile
   said = together(files);
   mended = (said.mends ?? []).map(([pattern, instead]) => [new RegExp(pattern, "g"), instead]);

@@ -35,7 +35,7 @@ WORDS = Path(services.serve.__file__).parent / "page" / "words"
 ENGLISH = re.compile(
     r"\b(is|are|since|above|below|planned|silent|stuck|spikes|usual|times|errors|before|samples?|looks|send|to|of|the|no"
     r"|and|came|row|rows|days|with|when|begins|every|now|in|failed|half|once|one|after|zone|house|houses|tried|outside"
-    r"|ask|would|may|nobody|known|changes|change|beside)\b"
+    r"|ask|would|may|nobody|known|changes|change|beside|drift|at)\b"
 )
 PLAN = AlertRule(name="plan", kind="plan_not_followed", limit=1.0)
 
@@ -140,6 +140,7 @@ SENTENCES = [
         for zone in ("", "n1")
     ),
     *(drifted("air_temp_c", 1.0, 2.1, is_error=True, zone=zone) for zone in ("", "n1")),
+    f"input drift at demo: {drifted('out_rh_pct', 0.0, -5.9, is_error=False, unit='%')}",
     UnitFault("z1", "climate", "rh_pct", True, 0.62, 0.71, 0).words(),
     UnitFault("z1", "climate", "air_temp_c", False, 62.0, 71.0, 0).words(),
     UNPLANNED,

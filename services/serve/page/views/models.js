@@ -12,7 +12,8 @@ const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export default function modelsView(box) {
-  let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
+  let [status, closed, showAll, asked, busy] = [null, false, false, 0, false];
+  const [said, cards] = [h("p", { role: "status", id: "order-said", class: "small" }), h("div", { class: "fields" })]; // one element is read out
 
   // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
   async function load() {
@@ -25,21 +26,19 @@ export default function modelsView(box) {
 
   async function give(path, question) {
     if (!(await sure(question))) return;
-    try {
-      const done = await order("POST", path);
-      said = done ? t("order.done") : "";
-    } catch (error) {
-      said = reason(error.message);
-    }
-    await load().catch(() => {});
+    busy = true;
+    said.textContent = "…"; // it may take minutes
+    show();
+    said.textContent = await order("POST", path).then((done) => (done ? t("order.done") : ""), (error) => reason(error.message));
+    busy = false;
+    await load().catch(() => closed || show());
   }
 
   function show() {
     const experts = [...new Set(["network", "trees", ...(status.components["retrainer-tuned"] ? ["tuned"] : []), ...status.models.map((one) => one.expert)])];
     const errors = status.errors.filter((one) => one.startsWith("retrainer"));
-    put(box, h("section", {}, h("h2", {}, t("view.models")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
-      experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])),
-      timeline());
+    if (!said.isConnected) put(box, h("section", {}, h("h2", {}, t("view.models")), h("p", {}, t("models.words")), said), cards);
+    put(cards, errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null, experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])), timeline());
   }
 
   // The view is drawn anew with each event: a fold stays open, and what has the focus keeps it.
@@ -49,8 +48,8 @@ export default function modelsView(box) {
   // While a question is open nothing here has the focus that a view drawn anew could keep, and afterwards a closed dialog has it for a moment.
   const isLost = (focused) => focused === document.body || focused.closest("dialog:not([open])");
 
-  const orderButton = (expert, what, words, isUnderWay, act) => h("button", { type: "button", "data-key": `${expert} ${what}`, "aria-disabled": isUnderWay && "true", onclick: async () => {
-    if (isUnderWay) return;
+  const orderButton = (expert, what, words, isUnderWay, act) => h("button", { type: "button", "data-key": `${expert} ${what}`, "aria-disabled": (isUnderWay || busy) && "true", onclick: async () => {
+    if (isUnderWay || busy) return;
     await act();
     const found = (key) => box.querySelector(`[data-key="${CSS.escape(key)}"]`);
     if (isLost(document.activeElement)) (found(`${expert} ${what}`) ?? found(`${expert} orders`)?.querySelector("button"))?.focus();

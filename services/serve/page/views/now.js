@@ -21,32 +21,31 @@ export default function nowView(box) {
   async function tellNight(card) {
     const zone = store.zones.find((one) => one.key === card.dataset.key);
     if (!zone || zone.stale) return;
-    const words = card.querySelector(".night");
-    try {
-      words.textContent = nightBrief(await outlookOf(zone.key, zone.origin_ms), zone.timezone);
-    } catch (error) {
-      words.textContent = t("outlook.unknown", { why: reason(error.message) });
-    }
+    const { origin } = card.dataset;
+    const said = await outlookOf(zone.key, zone.origin_ms).then((outlook) => nightBrief(outlook, zone.timezone), (error) => t("outlook.unknown", { why: reason(error.message) }));
+    const night = card.querySelector(".night");
+    if (night && card.dataset.origin === origin) night.textContent = said; // else there is a newer one
   }
 
   function card(zone) {
-    const tone = zone.stale || alertsOf(zone.key).some((one) => one.state === "firing" && one.severity === "critical") ? "bad" : zone.degraded.length || alertsOf(zone.key).some(isPressing) ? "warn" : "";
+    const firing = alertsOf(zone.key).filter(isPressing);
+    const tone = zone.stale || firing.some((one) => one.severity === "critical") ? "bad" : zone.degraded.length || firing.length ? "warn" : "";
     const made = cards.get(zone.key) ?? h("a", { class: "card zone", href: addressOf("zone", zone.key), "data-key": zone.key });
     const night = made.querySelector(".night") ?? h("p", { class: "night small" }, zone.stale ? "" : "…");
     made.className = `card zone ${tone}`;
-    const firing = alertsOf(zone.key).filter(isPressing).length;
     put(made,
-      h("h3", {}, h("span", {}, zone.label), h("span", {}, firing ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing })) : null, " ", badges(zone))),
+      h("h3", {}, h("span", {}, zone.label), h("span", {}, firing.length ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing.length })) : null, " ", badges(zone))),
       Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
       zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, reading(zone, "air_temp_c", "b"), reading(zone, "rh_pct"), h("span", { class: "soft" }, reading(zone, "co2_ppm"))),
       zone.stale ? null : night,
       h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.read_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
     );
-    if (!cards.has(zone.key)) {
+    const before = made.dataset.origin;
+    made.dataset.origin = zone.origin_ms;
+    if (!before) {
       cards.set(zone.key, made);
       seen.observe(made);
-    } else if (made.dataset.origin !== String(zone.origin_ms) && visible(made)) tellNight(made);
-    made.dataset.origin = zone.origin_ms;
+    } else if (before !== made.dataset.origin && visible(made)) tellNight(made);
     return made;
   }
 

@@ -18,12 +18,17 @@ export function timeWords(ms, site, show = dayAndTime) {
   return `${show(ms, timeZone)}${!own && clocks.size > 1 ? ` ${clockName(ms, timeZone)}` : ""}`;
 }
 
-export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words, wide }) => h("div", { class: wide ? "wide" : null },
+export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words }) => h("div", {},
   h("dt", {}, title), h("dd", { class: "figure" }, figure), words ? h("dd", {}, words) : null)));
 
 // A table that scrolls by itself; `heads` are messages, with the class of their cells.
 export const table = (id, label, key, heads, rows, caption = null) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": key },
   h("table", { id }, caption, h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, capital(t(one)))))), h("tbody", {}, rows)));
+
+// Buttons of which one is pressed: [value, words] each.
+export const tabs = (id, label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": t(label) }, options.map(([value, words]) => h("button", {
+  type: "button", "aria-pressed": String(value === now), "data-key": `${id}-${value}`, onclick: () => take(value),
+}, words)));
 
 export function badges(zone) {
   const found = [];

@@ -3,18 +3,21 @@ import { get, Offline } from "../api.js";
 import { TimeChart } from "../chart.js";
 import { timeOf, dayAndTime } from "../clock.js";
 import { h, put, single } from "../dom.js";
+import { nearest } from "../forecast.js";
 import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
 import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
+import { axisOf, count, duration, errorOf, percent, shown } from "../units.js";
 import { has, reason, t } from "../words.js";
 import { showAlertScores } from "./alert_scores.js";
-import { figures, name, noZone, table, zonePicker } from "./parts.js";
+import { figures, name, noZone, table, tabs, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // the shard is asked for all of it
 const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
+
+const horizonsOf = ({ scores }) => Object.keys(Object.values(scores)[0] ?? {}).map(Number);
 
 export default function qualityView(box, key) {
   let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
@@ -38,7 +41,7 @@ export default function qualityView(box, key) {
       get(`quality?${query(key)}`).then((answer) => answer.zones[0]), get("models/zones").then((answer) => answer.zones.find((one) => keyOf(one) === key) ?? null).catch(() => null),
     ]);
     if (closed) return;
-    const horizons = Object.keys(Object.values(quality.scores)[0] ?? {}).map(Number);
+    const horizons = horizonsOf(quality);
     if (horizons.length && !horizons.includes(horizon)) horizon = horizons.at(-1);
     const day = learningDay(key);
     put(learning, day ? h("p", { class: "note" }, t("quality.learning", { day })) : null);
@@ -57,21 +60,24 @@ export default function qualityView(box, key) {
   });
 
   function showControls(horizons) {
-    const group = (label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": label }, options.map(([value, text]) => h("button", {
-      type: "button", "aria-pressed": String(value === now), "data-key": `${label} ${value}`, onclick: () => {
-        take(value);
-        showControls(horizons);
-        showTable(horizons);
-        showPast();
-      },
-    }, text)));
+    const taken = () => {
+      showControls(horizons);
+      showTable(horizons);
+      showPast();
+    };
     put(controls,
-      group(t("chart.target"), Object.keys(quality.scores).map((one) => [one, name(one)]), target, (value) => { target = value; }),
+      tabs("target", "chart.target", Object.keys(quality.scores).map((one) => [one, name(one)]), target, (value) => {
+        target = value;
+        taken();
+      }),
       h("label", { class: "field", for: "ahead" }, t("quality.ahead"), h("select", { id: "ahead", onchange: (event) => {
         horizon = Number(event.target.value);
         showPast();
       } }, horizons.map((one) => h("option", { value: one, selected: one === horizon }, t("quality.before", { time: duration(one) }))))),
-      group(t("chart.span"), [[2, t("span.two")], [7, t("span.week")], [30, t("span.month")]], days, (value) => { days = value; }));
+      tabs("span", "chart.span", [[2, t("span.two")], [7, t("span.week")], [30, t("span.month")]], days, (value) => {
+        days = value;
+        taken();
+      }));
   }
 
   async function showPast() {
@@ -85,9 +91,7 @@ export default function qualityView(box, key) {
       chartWords.textContent = found ? t("quality.words", { inside: percent(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
       const of = (values) => values.map((value) => (value === null ? null : shown(value, target)));
       const { time, values: [low, middle, high, came] } = broken(past.time_ms, [past.p10, past.p50, past.p90, past.came].map(of));
-      chart.options.unit = unitOf(target);
-      chart.options.places = unitOf(target) === "kPa" ? 2 : ["%", "ppm"].includes(unitOf(target)) ? 0 : 1;
-      chart.options.minSpan = unitOf(target) === "kPa" ? 0.2 : 2;
+      Object.assign(chart.options, axisOf(target));
       chart.describe(`${t("quality.past")}: ${name(target)}, ${t("quality.before", { time: duration(horizon) })}. ${chartWords.textContent}`);
       chart.show([
         { id: "said", name: t("quality.said", { time: duration(horizon) }), colour: "main", width: 1.8, time, values: middle, low, high },
@@ -110,16 +114,11 @@ export default function qualityView(box, key) {
 
   async function showNight() {
     try {
-      night.textContent = (await lastNightWords(key, siteOf(zone()), origin, horizonFor(720))).words;
+      night.textContent = (await lastNightWords(key, siteOf(zone()), origin, nearest(horizonsOf(quality), 720))).words;
     } catch (error) {
       night.textContent = reason(error.message);
     }
   }
-
-  const horizonFor = (wanted) => {
-    const known = Object.keys(Object.values(quality.scores)[0] ?? {}).map(Number);
-    return known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
-  };
 
   function showTable(horizons) {
     const rows = horizons.map((one) => [one, quality.scores[target]?.[one]]).filter(([, score]) => score?.n);
@@ -143,10 +142,10 @@ export default function qualityView(box, key) {
     if (!horizons.includes(weightAt)) weightAt = horizons.at(-1);
     const found = Object.entries(mixture.weights).map(([part, weights]) => [part, weights[weightAt] ?? 0]).filter(([, weight]) => weight >= 0.005).sort((a, b) => b[1] - a[1]);
     put(parts, h("h3", {}, t("parts.title")), h("p", { class: "soft small" }, t("parts.words")),
-      h("div", { class: "tabs", role: "group", "aria-label": t("quality.lead") }, horizons.map((one) => h("button", { type: "button", "aria-pressed": String(one === weightAt), "data-key": `weight ${one}`, onclick: () => {
+      tabs("weight", "quality.lead", horizons.map((one) => [one, duration(one)]), weightAt, (one) => {
         weightAt = one;
         showParts();
-      } }, duration(one)))),
+      }),
       h("ul", { class: "parts-list" }, found.map(([part, weight], index) => {
         const bar = h("i", {});
         bar.style.width = `${100 * weight}%`;

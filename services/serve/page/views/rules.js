@@ -4,7 +4,7 @@ import { dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
-import { capital, has, t } from "../words.js";
+import { capital, has, spoken, t } from "../words.js";
 import { limitWords, noZone, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
@@ -140,7 +140,7 @@ export default function rulesView(box, wanted) {
   // "chance is 2; it must be between 0.01 and 0.99" in the units of the field; other sentences as they are.
   function wordsOf(rule, option, words) {
     const { unit, show: asShown } = measureOf(rule, option);
-    const of = (value) => `${tidy(asShown(Number(value)), 2)} ${unit}`;
+    const of = (value) => `${asShown(Number(value)).toLocaleString(spoken())} ${unit}`;
     const between = /it must be between ([\d.]+) and ([\d.]+)/.exec(words);
     if (between) return t("rules.between", { low: of(between[1]), high: of(between[2]) });
     const least = /it must be ([\d.]+) or more/.exec(words);

@@ -8,16 +8,14 @@ import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { meant, number, shown, signed, span, unitOf } from "../units.js";
+import { axisOf, meant, number, shown, signed, span, unitOf } from "../units.js";
 import { capital, reason, t } from "../words.js";
-import { figures, name, noZone, zonePicker } from "./parts.js";
+import { figures, name, noZone, tabs, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
 const GRID_MS = 300_000;
 const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
-
-const isAdded = (metric) => CHANGES[metric].way === "add";
 
 export default function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
@@ -30,13 +28,13 @@ export default function whatIfView(box, key) {
   const result = h("div", { "aria-live": "polite", class: "fields" });
   const planBox = h("div", {});
   const pathBox = h("div", {});
-  const tabs = h("div", { class: "tabs", role: "group", "aria-label": t("chart.target") });
+  const choice = h("div", {});
   const fields = h("div", { class: "fields" });
   const questions = h("div", { class: "tabs", role: "group", "aria-label": t("whatif.questions") });
   const head = (...more) => h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), more);
   const kind = () => CHANGES[change.metric];
   const zone = () => zoneOf(key);
-  const isRelative = () => isAdded(change.metric);
+  const isRelative = () => kind().way === "add";
 
   const load = single(async () => {
     if (closed) return;
@@ -94,7 +92,7 @@ export default function whatIfView(box, key) {
         head(h("p", {}, t("whatif.words")), questions),
         h("div", { class: "two" }, h("section", {}, h("h3", {}, t("whatif.change")), fields),
           h("section", {}, h("h3", { id: "plan-title" }), planBox, h("p", { class: "small soft" }, t("whatif.drag")))),
-        h("section", {}, h("h3", {}, t("whatif.answer")), result, tabs, pathBox));
+        h("section", {}, h("h3", {}, t("whatif.answer")), result, choice, pathBox));
       const options = { timeZone: zone().timezone };
       planChart = new TimeChart(planBox, { ...options, label: t("whatif.plan"), height: 190, sync: `what if ${key}`, onDraw: () => place() });
       pathChart = new TimeChart(pathBox, { ...options, label: t("whatif.answer"), height: 260, sync: `what if ${key}` });
@@ -183,7 +181,7 @@ export default function whatIfView(box, key) {
         tonight();
         take({ metric, value });
       },
-    }, t(`question.${id}`, { value: number(Math.abs(value), metric, isAdded(metric)) }))));
+    }, t(`question.${id}`, { value: number(Math.abs(value), metric, CHANGES[metric].way === "add") }))));
     put(fields,
       h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, offered.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
       h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), controls.output), controls.slider),
@@ -191,10 +189,10 @@ export default function whatIfView(box, key) {
       controls.span);
   }
 
-  // The next time at which the greenhouse's clock shows this.
+  // The next time at which the greenhouse's clock shows this, which may be now.
   function moment(text, id) {
     const [hour, minute] = text.split(":").map(Number);
-    const after = id === "from" ? forecast.origin_ms : change.from;
+    const after = id === "from" ? forecast.origin_ms - 1 : change.from;
     const { year, month, day } = wallParts(after, zone().timezone);
     const today = momentOf(year, month, day, hour, minute, zone().timezone);
     const found = today > after ? today : momentOf(year, month, day + 1, hour, minute, zone().timezone);
@@ -208,9 +206,7 @@ export default function whatIfView(box, key) {
     const times = [...new Set([...lineOf(change.metric).time, change.from - 1, change.from, change.to - 1, change.to])].sort((a, b) => a - b);
     const value = (one) => shown(one, change.metric);
     const base = times.map((ms) => planAt(change.metric, ms));
-    planChart.options.unit = unitOf(change.metric);
-    planChart.options.places = ["%", "ppm", "W/m²"].includes(unitOf(change.metric)) ? 0 : 1;
-    planChart.options.minSpan = { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8;
+    Object.assign(planChart.options, axisOf(change.metric), { minSpan: { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8 });
     planChart.show([
       { id: "plan", name: t("whatif.planned"), colour: "past", step: true, time: times, values: base.map(value) },
       { id: "changed", name: t("whatif.with"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },
@@ -241,13 +237,13 @@ export default function whatIfView(box, key) {
   function refuse(why) {
     answer = null;
     put(result, h("p", { class: "note warn" }, capital(reason(why).replace(key, zone().label))));
-    for (const part of [tabs, pathBox]) part.hidden = true;
+    for (const part of [choice, pathBox]) part.hidden = true;
   }
 
   function showAnswer() {
     const { support, effect } = answer;
     const zoneName = zone().timezone;
-    for (const part of [tabs, pathBox]) part.hidden = false;
+    for (const part of [choice, pathBox]) part.hidden = false;
     if (support === "none") {
       put(result, h("p", { class: "note warn" }, h("strong", {}, t("support.none")), ` ${t("support.none.words")}`), h("ul", { class: "small" }, answer.reasons.map((one) => h("li", {}, capital(reason(one))))));
     } else {
@@ -291,18 +287,16 @@ export default function whatIfView(box, key) {
   function showPaths() {
     const targets = Object.keys(answer.base.targets);
     if (!targets.includes(target)) target = targets[0];
-    put(tabs, targets.map((one) => h("button", { type: "button", "aria-pressed": String(one === target), "data-key": one, onclick: () => {
+    put(choice, tabs("target", "chart.target", targets.map((one) => [one, name(one)]), target, (one) => {
       target = one;
       showPaths();
-    } }, name(one))));
+    }));
     const time = (found) => found.horizon_min.map((minutes) => answer.origin_ms + minutes * 60e3);
     const line = (found, id, colour, words) => {
       const of = (part) => found.targets[target][part].map((value) => shown(value, target));
       return { id, name: words, colour, width: 2.2, faint: 16, time: time(found), values: of("p50"), low: of("p10"), high: of("p90") };
     };
-    pathChart.options.unit = unitOf(target);
-    pathChart.options.places = unitOf(target) === "kPa" ? 2 : ["%", "ppm"].includes(unitOf(target)) ? 0 : 1;
-    pathChart.options.minSpan = unitOf(target) === "kPa" ? 0.2 : 2;
+    Object.assign(pathChart.options, axisOf(target));
     const [from, to] = [answer.origin_ms, answer.origin_ms + DAY_MS];
     pathChart.show([line(answer.base, "base", "main", t("whatif.base")), ...(answer.changed?.targets[target] ? [line(answer.changed, "changed", "changed", t("whatif.with"))] : [])],
       { from, to, nights: nights(from, to, siteOf(zone())), marks: [[change.from, "changed", ""], [change.to, "changed", ""]] });

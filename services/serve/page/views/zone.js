@@ -10,7 +10,7 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -25,20 +25,19 @@ const GROUPS = {
 
 export default function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
-  let [target, days, custom] = ["air_temp_c", 2, null];
+  let [target, span, custom] = ["air_temp_c", "two", null];
   const [title, pick, about, weak] = [h("h2", { id: "zone-name" }), h("div", {}), h("p", { class: "soft small" }), h("div", {})];
   const head = h("section", {}, h("div", { class: "row" }, title, pick), about, weak);
   const outlook = h("section", { "aria-label": t("outlook.title") });
-  const charts = h("section", { class: "charts" });
   const night = h("section", {});
   const alerts = h("section", {});
   const nowBox = h("section", {});
   const tableBox = h("section", {});
-  const holder = h("div", {});
+  const [choice, holder, hint] = [h("div", { class: "row" }), h("div", {}), h("p", { class: "small soft" })];
+  const charts = h("section", { class: "charts" }, choice, holder, hint); // plots stay: one may have the focus, or is drawn over
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
-    for (const one of charts.querySelectorAll("[data-key^=span-]")) one.ariaPressed = "false";
-    draw();
+    showCharts();
   });
 
   function clipped(from, to) {
@@ -48,7 +47,7 @@ export default function zoneView(box, key) {
     return { from: end - length, to: end };
   }
 
-  const range = () => custom ?? { from: forecast.origin_ms - days * DAY_MS, to: forecast.origin_ms + Math.min(1, days) * DAY_MS };
+  const range = () => custom ?? { from: forecast.origin_ms - RANGES[span] * DAY_MS, to: forecast.origin_ms + Math.min(1, RANGES[span]) * DAY_MS };
 
   const load = single(async () => {
     const zone = zoneOf(key);
@@ -114,7 +113,7 @@ export default function zoneView(box, key) {
       put(outlook, h("h3", {}, t("outlook.title")), h("p", { class: "lead", id: "tonight" }, nightSentence(said, zone.timezone)),
         figures([...items.map((item) => (item.id === "mean" ? { ...item, words: meanWords(item.words) } : item)), ...light(site), ...sunItems(site), ...dew()]));
     } catch (error) {
-      put(outlook, h("h3", {}, t("outlook.title")), h("p", { class: "note warn" }, t("outlook.unknown", { why: reason(error.message) })), figures([...light(site), ...sunItems(site), ...dew()]));
+      if (origin === forecast.origin_ms) put(outlook, h("h3", {}, t("outlook.title")), h("p", { class: "note warn" }, t("outlook.unknown", { why: reason(error.message) })), figures([...light(site), ...sunItems(site), ...dew()]));
     }
   }
 
@@ -155,17 +154,17 @@ export default function zoneView(box, key) {
   function showCharts() {
     const targets = Object.keys(forecast.forecasts);
     if (!targets.includes(target)) target = targets[0];
-    const tab = (text, pressed, act, id) => h("button", { type: "button", "aria-pressed": String(pressed), "data-key": id, onclick: act }, text);
-    const pick = (change) => () => {
-      change();
-      showCharts();
-    };
-    put(charts,
-      h("div", { class: "row" },
-        h("div", { class: "tabs", role: "group", "aria-label": t("chart.target") }, targets.map((one) => tab(name(one), one === target, pick(() => { target = one; }), `target-${one}`))),
-        h("div", { class: "tabs", role: "group", "aria-label": t("chart.span") }, Object.entries(RANGES).map(([id, length]) => tab(t(`span.${id}`), !custom && days === length, pick(() => { days = length; custom = null; }), `span-${id}`)))),
-      holder,
-      h("p", { class: "small soft" }, t("chart.hint", { zone: zoneOf(key).timezone })), recent.problem ? h("p", { class: "note warn" }, reason(recent.problem)) : null);
+    put(choice,
+      tabs("target", "chart.target", targets.map((one) => [one, name(one)]), target, (one) => {
+        target = one;
+        showCharts();
+        showTable();
+      }),
+      tabs("span", "chart.span", Object.keys(RANGES).map((one) => [one, t(`span.${one}`)]), custom ? "" : span, (one) => {
+        [span, custom] = [one, null];
+        showCharts();
+      }));
+    put(hint, t("chart.hint", { zone: zoneOf(key).timezone }), recent.problem ? h("span", { class: "badge warn" }, reason(recent.problem)) : null);
     draw();
   }
 
@@ -183,14 +182,10 @@ export default function zoneView(box, key) {
     }
     night.hidden = false;
     if (!night.childNodes.length) put(night, h("h3", {}, t("night.title")), loading());
-    const zone = zoneOf(key);
-    const horizon = pickHorizon(forecast, 720);
-    try {
-      const { words } = await lastNightWords(key, siteOf(zone), forecast.origin_ms, horizon);
-      if (!closed) put(night, h("h3", {}, t("night.title")), h("p", { id: "last-night" }, words, " ", h("a", { href: addressOf("quality", key) }, t("night.more"))));
-    } catch (error) {
-      put(night, h("h3", {}, t("night.title")), h("p", { class: "soft" }, reason(error.message)));
-    }
+    const origin = forecast.origin_ms;
+    const said = await lastNightWords(key, siteOf(zoneOf(key)), origin, pickHorizon(forecast, 720)).then(
+      ({ words }) => h("p", { id: "last-night" }, words, " ", h("a", { href: addressOf("quality", key), "data-key": "more" }, t("night.more"))), (error) => h("p", { class: "soft" }, reason(error.message)));
+    if (origin === forecast.origin_ms) put(night, h("h3", {}, t("night.title")), said);
   }
 
   function showAlerts() {

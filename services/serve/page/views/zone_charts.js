@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { pointsOf } from "../forecast.js";
 import { lineOf, planned, seriesOf } from "../past.js";
 import { nights } from "../sun.js";
-import { number, shown, unitOf } from "../units.js";
+import { axisOf, number, shown, unitOf } from "../units.js";
 import { t } from "../words.js";
 import { name } from "./parts.js";
 
@@ -82,10 +82,8 @@ export class ZoneCharts {
         time: all.map((one) => one.time_ms), values: all.map((one) => value(one.p50)), low: all.map((one) => value(one.p10)), high: all.map((one) => value(one.p90)),
       });
     }
-    const places = unitOf(target) === "kPa" ? 2 : unitOf(target) === "ppm" ? 0 : 1;
     const title = `${name(target)}, ${unitOf(target)}`;
-    const minSpan = { kPa: 0.2, ppm: 50 }[unitOf(target)] ?? 2;
-    this.part("climate", true, title, { places, unit: unitOf(target), minSpan, height: 300, site, id: `climate ${unitOf(target)}` }, () => lines, view);
+    this.part("climate", true, title, { ...axisOf(target), height: 300, site, id: `climate ${unitOf(target)}` }, () => lines, view);
     const last = points.at(-1);
     this.charts.climate.describe(t("chart.label", {
       metric: name(target), zone: zone.label, from: dayAndTime(view.from, site.timezone), to: dayAndTime(view.to, site.timezone),
@@ -109,10 +107,10 @@ export class ZoneCharts {
 
   // Rows for a range: those that are here, else the history at a screen's resolution.
   async past(range, recent, forecast) {
+    this.asked?.abort(); // the range that is chosen last is drawn
     if (range.from >= forecast.origin_ms - 3 * 86_400_000 || !recent.end_ms.length) return recent;
     const held = this.held;
     if (held && held.from <= range.from && held.to >= Math.min(range.to, forecast.origin_ms) && held.length < 4 * (range.to - range.from)) return held.series;
-    this.asked?.abort();
     const asked = (this.asked = new AbortController());
     try {
       const to = Math.min(range.to, forecast.origin_ms);
@@ -120,8 +118,7 @@ export class ZoneCharts {
       this.held = { from: range.from, to, length: range.to - range.from, series };
       return series;
     } catch (error) {
-      if (error.name === "AbortError") return null;
-      return recent;
+      return error.name === "AbortError" ? null : recent;
     }
   }
 }
