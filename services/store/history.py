@@ -200,10 +200,12 @@ def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int =
 
 
 def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
-    """How many rows say something else than the old row beside them, of a channel that they know."""
+    """How many rows say something else than the old row beside them, of a channel that they know. Rows of an import
+    that an earlier release has begun may lack one.
+    """
     differs = np.zeros(len(new), bool)
     for name in channels:
-        if name in old.column_names:
+        if name in old.column_names and name in new.column_names:
             said, there = new[name].to_numpy(), old[name].to_numpy()
             differs |= ~np.isnan(said) & ~(np.abs(said - there) <= ROUNDING * np.maximum(np.abs(there), 1))
     return int(differs.sum())
