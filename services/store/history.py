@@ -106,7 +106,10 @@ class History:
         for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
-        before = self.read(int(ends.min()) - 1, int(ends.max()), [site])
+        # Of whatever step: a zone has one row at an end.
+        before = self.zones.read(int(ends.min()) - 1, int(ends.max()), [site])
+        if before is None:
+            before = zone_table(self.channels, [])
         there = {
             key: n for n, key in enumerate(zip(before["end_ms"].to_pylist(), before["zone"].to_pylist(), strict=True))
         }
