@@ -140,6 +140,20 @@ def test_a_file_of_several_zones_is_no_recording_of_one(data_dir: Path, ending: 
     assert read_table(folder).names == ("rows",)
 
 
+def test_rows_of_another_step_are_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step was changed: a file has rows of one step, and a line says of which others there are, and how to."""
+    history, values = History(data_dir / "storage", CHANNELS, 60), np.full((1, len(CHANNELS)), 20, np.float32)
+    history.add([SiteStep(0, "north", T0 + 300 * STEP_MS, ("z1",), values, values, step_ms=60_000)])
+    history.flush()
+    done = export(data_dir, str(data_dir / "rows.csv"))
+    assert "864 rows of 3 zones" in done.output
+    assert "rows of 60 s are left out" in done.output
+    monkeypatch.setenv("HOTHOUSE_STREAM__STEP_S", "60")
+    done = export(data_dir, str(data_dir / "shorter.csv"))
+    assert "1 row of 1 zone," in done.output
+    assert "rows of 300 s are left out" in done.output
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
