@@ -41,6 +41,8 @@ FEW_LINES = 20
 """First lines in which the names of columns are looked for, to say where they stand."""
 SEPARATOR_LINE = re.compile(r'"?sep=([;,|\t])"?\s*\Z', re.IGNORECASE)
 """Spreadsheets read such a line above the names of the columns, and some programs write it."""
+FIRST_MS, LAST_MS = -62_104_060_800_000, 253_370_764_799_999
+"""The years 2 to 9998: with any offset from UTC they are years of a calendar."""
 MOST_CELLS = 250_000_000
 """Of a Parquet file, which may say of billions that they are the same: 2 GB in memory."""
 
@@ -132,6 +134,10 @@ def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinf
     header, times, is_utc, columns, unmapped, cells = found
     if times.size == 0:
         raise NoRecordingError(f"{label} holds a header and no row")
+    if times.min() < FIRST_MS or times.max() > LAST_MS:
+        raise RecordingError(
+            f"{label}: some times are of no year from 2 to 9998; remove their rows, or look at time_format"
+        )
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
     if not rows.size:
         raise NoRecordingError(f"{label} holds no row of a time that the clock showed")

@@ -47,12 +47,20 @@ def export(
         from services.forecast_spec import forecast_spec
         from services.store.files import write_atomically
         from services.store.frames import rows_frame
+        from services.store.history import History
         from services.store.storage import storage_of
     with errors.status("reading the history ..."):
         frame = rows_frame(
             storage_of(settings), forecast_spec(settings).channels, settings.stream.step_s, sites=site or (),
             zones=zone or (), since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
         )  # fmt: skip
+        steps_s = History(storage_of(settings), (), settings.stream.step_s).zones.steps_s()
+    for step_s in steps_s:
+        if step_s != settings.stream.step_s:
+            errors.print(
+                f"rows of {step_s} s are left out, as stream.step_s is {settings.stream.step_s}: export them into "
+                f"another file, with HOTHOUSE_STREAM__STEP_S={step_s}", markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip
     if frame.empty:
         raise HothouseError(
             f"the history in {storage_of(settings).url} has no such row",
@@ -66,7 +74,8 @@ def export(
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
     zones = len(frame.groupby(["site", "zone"]))
     first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))
-    line = f"{len(frame):,} rows of {zones} zone{'s' if zones != 1 else ''}, {first} to {last} UTC, in {out}"
+    rows = f"{len(frame):,} row{'s' if len(frame) != 1 else ''} of {zones} zone{'s' if zones != 1 else ''}"
+    line = f"{rows}, {first} to {last} UTC, in {out}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

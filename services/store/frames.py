@@ -52,5 +52,6 @@ def rows_frame(
     frame.insert(2, "time", pd.to_datetime(frame.pop("end_ms"), unit="ms", utc=True))
     for name in metrics:
         if name in VOCABULARY and VOCABULARY[name].kind == "counter":
-            frame[name] = frame.groupby(["site", "zone"])[name].cumsum().astype(np.float64).round(_DECIMALS)
+            gained = frame[name].astype(np.float64)  # in single precision the sum of some years loses what a row gained
+            frame[name] = gained.groupby([frame["site"], frame["zone"]]).cumsum().round(_DECIMALS)
     return frame

@@ -106,7 +106,10 @@ class History:
         for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
-        before = self.read(int(ends.min()) - 1, int(ends.max()), [site])
+        # Of whatever step: a zone has one row at an end.
+        before = self.zones.read(int(ends.min()) - 1, int(ends.max()), [site])
+        if before is None:
+            before = zone_table(self.channels, [])
         there = {
             key: n for n, key in enumerate(zip(before["end_ms"].to_pylist(), before["zone"].to_pylist(), strict=True))
         }
@@ -200,10 +203,12 @@ def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int =
 
 
 def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
-    """How many rows say something else than the old row beside them, of a channel that they know."""
+    """How many rows say something else than the old row beside them, of a channel that they know. Rows of an import
+    that an earlier release has begun may lack one.
+    """
     differs = np.zeros(len(new), bool)
     for name in channels:
-        if name in old.column_names:
+        if name in old.column_names and name in new.column_names:
             said, there = new[name].to_numpy(), old[name].to_numpy()
             differs |= ~np.isnan(said) & ~(np.abs(said - there) <= ROUNDING * np.maximum(np.abs(there), 1))
     return int(differs.sum())

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edge.wire.vocabulary import VOCABULARY
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
 from services.store.history import History
@@ -20,6 +21,8 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 _OF = ("air_temp_c", "rh_pct")
+_CANCELLED = 1e-6
+"""Directions whose mean vector is shorter, in single precision, have no mean."""
 
 
 def resampled(
@@ -28,8 +31,8 @@ def resampled(
     """Rows with ``start_ms < row end <= end_ms``, by intervals of the same length; a row belongs to the interval
     ``(end - interval_ms, end]`` that its end lies in. Intervals without a row are left out, and so is what no file has.
 
-    Derived metrics (``DERIVED``) are computed row by row where the history has none. Raises
-    :class:`~services.errors.HistoryError` for a damaged file.
+    Derived metrics (``DERIVED``) are computed row by row where the history has none. The mean of an angle is that of
+    the directions: of 350° and 10° it is 0°. Raises :class:`~services.errors.HistoryError` for a damaged file.
     """
     wanted = list(dict.fromkeys([*metrics, *(_OF if set(metrics) & set(DERIVED) else ())]))
     table = _rows(history, site, zone, wanted, start_ms, end_ms)
@@ -41,6 +44,8 @@ def resampled(
     found = Resampled(end_ms=at, mean={}, low={}, high={})
     for name in metrics:
         found["mean"][name], found["low"][name], found["high"][name] = _of_intervals(values[name], first)
+        if name in VOCABULARY and VOCABULARY[name].kind == "angle":
+            found["mean"][name] = _mean_angle(values[name], first)
     return found
 
 
@@ -73,3 +78,12 @@ def _of_intervals(values: npt.NDArray[np.floating], first: I64) -> tuple[F32, F3
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     low, high = (np.where(count > 0, side, np.nan) for side in (low, high))
     return mean.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
+
+
+def _mean_angle(degrees: npt.NDArray[np.floating], first: I64) -> F32:
+    """The direction of the sum of directions, 0 to 360; NaN where none is known, or they cancel out."""
+    turned = np.exp(1j * np.deg2rad(degrees.astype(np.float64)))
+    x, _, _ = _of_intervals(turned.real, first)
+    y, _, _ = _of_intervals(turned.imag, first)
+    mean = np.rad2deg(np.arctan2(y, x)) % 360
+    return np.where(np.hypot(x, y) > _CANCELLED, mean, np.nan).astype(np.float32)

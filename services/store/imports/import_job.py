@@ -1,9 +1,9 @@
 """Step 6 of the way of a reading: rows of a site that somebody imports, as files, and how far they have come.
 
 ``imports/{id}/`` of the storage holds ``rows.parquet`` (as files of the history have them, by end and zone) and
-``job.json``. The id is made of the rows, so that the same import again is the same job. Whoever imports writes the
-rows, then the note, which makes it a job; from then on the shard of the site's partition alone writes ``job.json``. It
-goes on after any crash: what it has done once changes nothing when it is done again.
+``job.json``. The id is made of the rows, so that the same import again is the same job, unless it left rows out.
+Whoever imports writes the rows, then the note, which makes it a job; from then on the shard of the site's partition
+alone writes ``job.json``. It goes on after any crash: what it has done once changes nothing when it is done again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from services.errors import AlreadyStoredError
+from services.errors import AlreadyStoredError, NotStoredError
 from services.store.imports.import_days import DAY_MS, ImportDays
 from services.store.parquet import write_table
 from services.store.storage import Storage, always, stored_in
@@ -91,7 +91,8 @@ class ImportJob:
 
 
 def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
-    """A job of these rows, or the one that there is already of the same.
+    """A job of these rows, or the one that there is already of the same. If that one is done and has left rows out as
+    too new, they may be the past by now: then it is another job.
 
     Raises ``OSError`` or :class:`HistoryError` when it cannot be written.
     """
@@ -101,7 +102,11 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
     for column in rows.columns:
         for buffer in column.combine_chunks().buffers():
             named.update(buffer or b"-")
-    there, id = stored_in(storage), named.hexdigest()[:16]
+    there, name, again = stored_in(storage), named.hexdigest()[:16], 1
+    id = name
+    while _has_left_out(ImportJob(there, id)):
+        again += 1
+        id = f"{name}-{again}"
     folder = f"{IMPORTS}/{id}"
     if there.entry(f"{folder}/{NOTE}") is None:
         write_table(there, f"{folder}/{ROWS}", rows, group_rows=ROW_GROUP)
@@ -113,6 +118,15 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
         with suppress(AlreadyStoredError):  # the same job, begun twice at once, and further by now
             there.put_new(f"{folder}/{NOTE}", json.dumps(note).encode())
     return ImportJob(there, id)
+
+
+def _has_left_out(job: ImportJob) -> bool:
+    """Whether a job is done, and some rows were too new for it."""
+    try:
+        note = job.note()
+    except (NotStoredError, ValueError):  # whoever waits for a job whose note is damaged is told
+        return False
+    return note["state"] == "done" and note["too_new"] > 0
 
 
 def open_jobs(storage: Storage | Path, known: Collection[str] = ()) -> list[ImportJob]:
@@ -145,5 +159,6 @@ def words(note: ImportNote) -> str:
         verb = "says something else and stays as it was" if one else "say something else and stay as they were"
         said += f"; {note['conflicts']} of these {verb}"
     if note["too_new"]:
-        said += f"; {note['too_new']} are not older than the newest row that the system made, and are left out"
+        said += f"; {note['too_new']} are newer than the newest row that the system made, and are left out: "
+        said += "import them again once it has made newer ones"
     return said

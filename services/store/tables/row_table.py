@@ -214,6 +214,10 @@ class RowTable:
         files = self._chosen(self._log.state(), step_s=step_s)
         return (min(file.first_ms for file in files), max(file.last_ms for file in files)) if files else None
 
+    def steps_s(self) -> list[int]:
+        """Of which lengths of steps there are rows, sorted. The log alone is read."""
+        return sorted({FileName.of(path).step_s for path in self._log.state().files})
+
     def newest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's newest row; 0 where it has none."""
         return self._newest_in(self._log.state(), site, step_s)

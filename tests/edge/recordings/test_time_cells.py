@@ -77,6 +77,29 @@ def test_a_number_that_no_calendar_has_is_no_time(tmp_path: Path, number: str, u
         load_recording(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (pa.array([T0 * 1000, T0 * 1000 + 300_000]), 'time_format = "unix_s"'),  # they are milliseconds
+        (pa.array([T0 * 1_000_000, T0 * 1_000_000 + 300_000], pa.timestamp("ms", tz="UTC")), ""),
+    ],
+)
+def test_times_of_parquet_that_no_calendar_has_are_refused(tmp_path: Path, times: pa.Array, said: str) -> None:
+    """One sentence, no traceback."""
+    pq.write_table(pa.table({"time": times, "t_air_c": [20.0, 21.0]}), tmp_path / "a.parquet")
+    (tmp_path / "recording.toml").write_text(said)
+    with pytest.raises(RecordingError, match=r"a\.parquet: some times are of no year from 2 to 9998; .* time_format"):
+        load_recording(tmp_path)
+
+
+@pytest.mark.parametrize("none", ["0001-01-01 00:00", "9999-12-31 23:59"])
+def test_a_program_writes_its_first_or_last_time_for_none(tmp_path: Path, none: str) -> None:
+    """In UTC it may be of the year 0 or 10000, which no calendar has."""
+    write(tmp_path, ["2022-02-01", none])
+    with pytest.raises(RecordingError, match=r"a\.csv: some times are of no year from 2 to 9998; remove their rows"):
+        load_recording(tmp_path, timezone="Europe/Amsterdam" if none < "2" else "America/New_York")
+
+
 def test_parquet_may_hold_days_and_must_hold_a_time_in_each_row(tmp_path: Path) -> None:
     """A day is its midnight, as in CSV; rows without a time are counted."""
     days = pa.array([date(2022, 2, 1), date(2022, 2, 2)])

@@ -143,6 +143,30 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
 
 
 @pytest.mark.thorough
+def test_rows_that_were_too_new_come_in_once_newer_ones_are_there(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Nothing ran for days, and what another system has of them is imported first: the same import again, after live
+    rows came, fills the gap.
+    """
+    first, _ = whole
+    rig = late(tmp_path, filled(list(stream(0, 20))))
+    shard = rig.shard()
+    finish(rig, shard)
+    rows = history(first).read(T0, T0 + 80 * STEP)
+    ends = pa.array(rows["end_ms"].to_numpy() + 4 * DAY * STEP)  # a pause's first three days have rows, without values
+    rows = rows.set_column(rows.column_names.index("end_ms"), "end_ms", ends)
+    job = new_job(rig.settings.storage_folder, "demo", rows)
+    finish(rig, shard)
+    assert (job.note()["state"], job.note()["too_new"]) == ("done", len(rows))
+    rig.log.append(list(stream(4 * DAY + 90, 4 * DAY + 100)))
+    finish(rig, shard)
+    again = new_job(rig.settings.storage_folder, "demo", rows)
+    finish(rig, shard)
+    note = again.note()
+    assert (note["state"], note["too_new"], note["added"]) == ("done", 0, len(rows))
+    assert new_job(rig.settings.storage_folder, "demo", rows).id == again.id
+
+
+@pytest.mark.thorough
 def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
     """Its rows wait in the history; its first sample makes the system learn from them."""
     first, _ = whole

@@ -116,6 +116,18 @@ def test_what_was_exported_comes_in_elsewhere(tmp_path: Path, ending: str) -> No
         np.testing.assert_allclose(there[name].to_numpy(), expected, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+def test_the_sum_of_a_counter_over_years_keeps_what_each_row_gained(tmp_path: Path) -> None:
+    """In single precision a meter at 9,000 l/m² would not tell 0.1 from 0.1004."""
+    history, column = History(tmp_path, CHANNELS), CHANNELS.index("irrigation_l_m2")
+    for n, gained in enumerate((9000, 0.1, 0.1, 0.1), 1):
+        values = np.full((1, len(CHANNELS)), np.nan, np.float32)
+        values[0, column] = gained
+        history.add([SiteStep(0, "north", T0 + n * STEP_MS, ("z1",), values, values)])
+    history.flush()
+    meter = rows_frame(tmp_path, CHANNELS, 300).irrigation_l_m2
+    np.testing.assert_allclose(np.diff(meter), 0.1, atol=2e-6)
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_file_of_several_zones_is_no_recording_of_one(data_dir: Path, ending: str) -> None:
     """A backtest of the folder says so, instead of reading one zone and leaving the others out."""
@@ -126,6 +138,20 @@ def test_a_file_of_several_zones_is_no_recording_of_one(data_dir: Path, ending: 
         read_table(folder)
     assert export(data_dir, str(folder / f"rows.{ending}"), "--site", "north", "--zone", "z2").exit_code == 0
     assert read_table(folder).names == ("rows",)
+
+
+def test_rows_of_another_step_are_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step was changed: a file has rows of one step, and a line says of which others there are, and how to."""
+    history, values = History(data_dir / "storage", CHANNELS, 60), np.full((1, len(CHANNELS)), 20, np.float32)
+    history.add([SiteStep(0, "north", T0 + 300 * STEP_MS, ("z1",), values, values, step_ms=60_000)])
+    history.flush()
+    done = export(data_dir, str(data_dir / "rows.csv"))
+    assert "864 rows of 3 zones" in done.output
+    assert "rows of 60 s are left out" in done.output
+    monkeypatch.setenv("HOTHOUSE_STREAM__STEP_S", "60")
+    done = export(data_dir, str(data_dir / "shorter.csv"))
+    assert "1 row of 1 zone," in done.output
+    assert "rows of 300 s are left out" in done.output
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from services.errors import HistoryError
 from services.store.files import write_atomically
-from services.store.history import History, age_column
+from services.store.history import History, age_column, zone_table
 from services.store.rows import DeviceRow, SiteStep
 from services.store.tables.delta_log import KEPT_H
 
@@ -185,3 +185,24 @@ def test_rows_that_come_again_or_late(tmp_path: Path) -> None:
     table = history.read()
     assert table["end_ms"].to_pylist() == 2 * [T0 + n * 300_000 for n in (1, 2, 3, 4)]
     assert table["schema_version"].to_pylist() == 8 * [1]
+
+
+def test_rows_of_an_import_that_knew_fewer_metrics_are_compared_by_those(tmp_path: Path) -> None:
+    """An earlier release began the import; since then there is one more metric."""
+    history = History(tmp_path, CHANNELS)
+    history.add([site_step(T0)])
+    history.flush()
+    rows = zone_table(CHANNELS, [site_step(T0), site_step(T0 + 300_000)]).drop_columns([CHANNELS[-1]])
+    assert history.add_missing(0, "demo", rows) == (2, 2, 0)
+
+
+def test_rows_that_end_with_a_row_of_another_step_are_there_already(tmp_path: Path) -> None:
+    """The step was five minutes, and is one: of the five rows of an import four are added, and counted as that."""
+    history = History(tmp_path, CHANNELS, step_s=300)
+    history.add([site_step(T0 + 300_000)])
+    history.flush()
+    shorter = History(tmp_path, CHANNELS, step_s=60)
+    rows = zone_table(CHANNELS, [site_step(T0 + n * 60_000) for n in range(1, 6)], 60)
+    assert shorter.add_missing(0, "demo", rows) == (8, 2, 0)
+    assert shorter.add_missing(0, "demo", rows) == (0, 10, 0)
+    assert len(shorter.read()) == 8

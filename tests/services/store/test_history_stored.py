@@ -149,6 +149,19 @@ def test_an_import_is_one_job(opened: Open) -> None:
     assert open_jobs(opened(), {found.id}) == []
 
 
+def test_an_import_that_left_rows_out_is_tried_again_as_another_job(opened: Open) -> None:
+    """Rows that were too new may be the past by now. While a job is under way it is the same one."""
+    rows = zone_table(CHANNELS, [step(n) for n in range(3)])
+    names = set()
+    for _ in range(3):
+        job = new_job(opened(), "demo", rows)
+        assert new_job(opened(), "demo", rows).id == job.id
+        job.put({**job.note(), "state": "done", "too_new": 2})
+        names.add(job.id)
+    assert {found.id for found in open_jobs(opened())} == names
+    assert len(names) == 3
+
+
 @pytest.mark.s3
 def test_a_training_reads_rows_and_models_from_the_bucket(tmp_path: Path) -> None:
     """The same rows as from a folder; the address that tells a job where they are has no secret."""

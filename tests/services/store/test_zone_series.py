@@ -60,6 +60,23 @@ def test_each_row_of_the_span_counts_once(
             assert np.isnan(said).all()
 
 
+def test_the_mean_of_a_direction_is_a_direction(tmp_path: Path) -> None:
+    """Wind from 350° and 10° is wind from the north; opposite winds have no mean, and least and largest are numbers."""
+    degrees = [350, 10, np.nan, 80, 100, 90, 0, 180, 360]
+    ends = [T0 + n * STEP_MS for n in range(1, 10)]
+    history = History(tmp_path, ("wind_dir_deg",))
+    for end, said in zip(ends, degrees, strict=True):
+        history.add([SiteStep(0, "demo", end, ("z1",), np.float32([[said]]), np.float32([[0]]), [])])
+    history.flush()
+    found = resampled(history, "demo", "z1", ["wind_dir_deg"], T0, ends[-1], 3 * STEP_MS)
+    north, east, north_again = found["mean"]["wind_dir_deg"].tolist()
+    assert [min(north, 360 - north), east] == pytest.approx([0, 90], abs=1e-3)
+    assert min(north_again, 360 - north_again) == pytest.approx(0, abs=1e-3)
+    assert [found["low"]["wind_dir_deg"][0], found["high"]["wind_dir_deg"][0]] == [10, 350]
+    opposite = resampled(history, "demo", "z1", ["wind_dir_deg"], ends[5], ends[7], 2 * STEP_MS)
+    assert np.isnan(opposite["mean"]["wind_dir_deg"]).all()
+
+
 def test_a_derived_metric_is_computed_row_by_row(tmp_path: Path) -> None:
     """The mean deficit is the mean of the rows' deficits, not the deficit of their means."""
     values = np.float32([[[10, 50], [10, 50]], [[30, 90], [30, 90]]])
