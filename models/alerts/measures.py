@@ -27,6 +27,9 @@ DAY_MS = 86_400_000
 KNOWN = 0.8
 """A mean or sum of 24 hours needs this share of its values."""
 
+ROUNDING_C = 0.00005
+"""A surface as warm as its dew point, but for rounding, is wet, as in saturated air."""
+
 OF_A_DAY = ("botrytis", "mean_low", "mean_high")
 """The kinds whose number is of the last 24 hours: rows of a day tell that of the newest alone."""
 
@@ -107,7 +110,7 @@ def _distance(rule: AlertRule, track: Track) -> _Array:
     coldest = None
     for surface in _surfaces(rule, track).values():
         coldest = surface if coldest is None else np.fmin(coldest, surface)
-    return np.asarray(coldest - dew_point_c(track["air_temp_c"], track["rh_pct"]))
+    return np.asarray(coldest - dew_point_c(track["air_temp_c"], track["rh_pct"]) - np.float32(ROUNDING_C))
 
 
 def _wet_hours(rule: AlertRule, track: Track) -> _Array:
