@@ -17,7 +17,7 @@ from models.alerts.alert_rule import DAY_MIN, AlertRule
 from models.alerts.fruit_temperature import fruit_temperature_c
 from models.psychrometrics import dew_point_c, vpd_kpa
 
-__all__ = ["OF_A_DAY", "Track", "evidence", "margin", "measure"]
+__all__ = ["OF_A_DAY", "Track", "evidence", "is_read", "margin", "measure"]
 
 Bool = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -75,6 +75,19 @@ def measure(rule: AlertRule, track: Track) -> _Array:
     if rule.kind in ("mean_low", "mean_high"):
         return _beside_light(rule, track)
     raise ValueError(f"a rule of kind {rule.kind} watches no number")
+
+
+def is_read(rule: AlertRule, past: Track) -> bool:
+    """Whether any of what the number is made of was read in the time of ``past``: where none was, as of a sensor that
+    was taken away, scenarios tell what was usual and not what is to come.
+    """
+    if rule.kind in ("co2_low", "co2_high"):
+        needed = ["co2_ppm"]
+    elif rule.kind in ("frost", "heat", "mean_low", "mean_high"):
+        needed = ["air_temp_c"]
+    else:
+        needed = ["air_temp_c", "rh_pct"]
+    return all(bool(np.isfinite(past[metric]).any()) for metric in needed)
 
 
 def evidence(rule: AlertRule, track: Track) -> dict[str, _Array]:

@@ -265,9 +265,14 @@ class PartitionAlerts:
         """Have the rules of the climate look at zones, with the rows ``[Z, L, C]`` of their day."""
         place = self._place_of(site)
         ahead = look_at(view, self._spec, place, site, zones) if self._foresees else None
+        is_old = known_share(rows, self._spec) >= LEARNED_SHARE
+        for zone, can_look in zip(zones, is_old.tolist(), strict=True):
+            if ahead is None or not can_look:
+                unread = self._groups.of(site, zone).desk.unread(view.latest[site].end_ms, site, zone)
+                self._tell(offset, unread)
         if ahead is None:
             return
-        old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)
+        old = np.flatnonzero(is_old)
         together: dict[int, tuple[RuleGroup, list[int]]] = {}  # zones with the same rules
         for z in old.tolist():
             group = self._groups.of(site, zones[z])

@@ -15,8 +15,9 @@ import numpy as np
 
 from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
-from models.alerts.rule_watch import SiteAhead, with_held
+from models.alerts.rule_watch import METRICS, SiteAhead, with_held
 from models.features.inputs import day_bins
+from models.features.weather_metrics import is_weather
 from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths
@@ -86,8 +87,11 @@ def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zo
 
 
 def known_share(rows: F32, spec: ForecastSpec) -> F32:
-    """The share of the day of which each zone's air is known, ``[Z]``."""
-    return np.asarray(np.isfinite(rows[:, :, spec.channels.index(AIR)]).mean(axis=1))
+    """The share of the day of which anything that rules read in a zone is known, ``[Z]``: where the thermometer fails
+    CO₂ is still watched.
+    """
+    columns = [spec.channels.index(name) for name in METRICS if name in spec.channels and not is_weather(name)]
+    return np.asarray(np.isfinite(rows[:, :, columns]).any(axis=2).mean(axis=1))
 
 
 def clock_of(place: Place) -> Clock:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, AlertBook, RuleFinding
+from models.alerts.alert_book import CUT, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.alert import waiting_mails
 from services.alert.alert_deliveries import AlertDeliveries
@@ -184,7 +184,7 @@ def test_the_end_of_an_alert_of_less_severity_is_not_told(tmp_path: Path, box: M
     assert box.mails == []
 
 
-@pytest.mark.parametrize(("why", "kind"), [*itertools.product([LEFT, RULE_GONE, RULE_LOST], ["frost", "stale_zone"])])
+@pytest.mark.parametrize(("why", "kind"), [*itertools.product(CUT, ["frost", "stale_zone"])])
 def test_what_is_no_longer_watched_is_not_back_to_normal(why: str, kind: str) -> None:
     """The zone has left, or the rule is another: nobody knows whether all is well."""
     over = AlertBook([AlertRule(name="mine", kind=kind, chance=0.5)])

@@ -120,6 +120,26 @@ def test_a_sensor_that_reports_every_quarter_of_an_hour_is_watched_and_learned_f
     assert cold["text"].startswith("cold (below 13.5 °C) since ")
 
 
+def test_a_thermometer_that_fails_ends_its_alerts_and_hides_no_co2(tmp_path: Path) -> None:
+    """Nothing is known of a cold night after a day without it; what is read in the zone is watched further."""
+    fails, last = 13 * HOUR, 63 * HOUR
+
+    def without(n: int) -> Iterator[NewRecord]:
+        yield from new_records([[sample(T0 + n * STEP, n, "z1", co2_ppm=2000.0 + n % 40 if n > 40 * HOUR else 500.0)]])
+        yield from (NewRecord("demo", "tick", T0 + n * STEP + tick * STEP // 10, b"") for tick in range(10))
+
+    rest = [one for n in range(fails, last) for one in without(n)]
+    rig = small(tmp_path, filled([RULES, *records(fails, zones=("z1",)), *rest]))
+    forecast = rig.settings.forecast.model_copy(update={"targets": ("air_temp_c", "rh_pct", "co2_ppm")})
+    rig.settings = rig.settings.model_copy(update={"forecast": forecast})
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    newest = {alert["kind"]: alert for alert in told(rig) if alert["kind"] in ("frost", "co2_high")}
+    assert (newest["frost"]["state"], newest["frost"]["text"]) == ("resolved", "nothing was read for a day")
+    assert newest["co2_high"]["state"] == "firing"
+
+
 def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
     """It ends by the stream's time."""
     muted = [alert for alert in told(undisturbed) if alert["state"] == "muted"]
