@@ -237,6 +237,22 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
     assert len(box.mails) == 1
 
 
+@pytest.mark.parametrize("where", ["DATA", "RCPT"])
+def test_a_server_that_wants_starttls_or_a_login_first_loses_no_mail(tmp_path: Path, box: MailBox, where: str) -> None:
+    """It refuses the conversation and no mail: that is told, and the mail goes out once the settings are right."""
+    clock, wants = Clock(), "530 5.7.0 Must issue a STARTTLS command first"
+    mail = mail_of(tmp_path, box, clock)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    box.refuses, box.puts_off = (wants, {}) if where == "DATA" else ("", {A: wants, B: wants})
+    send(deliverer, clock)
+    assert "STARTTLS command first" in deliverer.error
+    assert (mail.refused, deliverer.waiting) == (0, 1)
+    box.refuses, box.puts_off = "", {}
+    send(deliverer, clock)
+    assert (deliverer.error, [to for to, _ in box.mails]) == ("", [[A, B]])
+
+
 def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox) -> None:
     """The mail waits with growing pauses, as for a server that refuses it, and nothing of the password is told."""
     clock = Clock()
