@@ -32,6 +32,7 @@ from services.store.rows import SiteStep
 __all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
 
 AIR = "air_temp_c"
+DAY_MS = 86_400_000
 
 
 class PartitionView(NamedTuple):
@@ -94,7 +95,12 @@ def known_share(rows: F32, spec: ForecastSpec) -> F32:
     return np.asarray(np.isfinite(rows[:, :, columns]).any(axis=2).mean(axis=1))
 
 
-def clock_of(place: Place) -> Clock:
-    """Times as people at the site write them."""
+def clock_of(place: Place, now_ms: int) -> Clock:
+    """Times as people at the site write them, with their date where they are a day before ``now_ms`` or more."""
     zone = ZoneInfo(place.timezone)
-    return lambda ms: datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M")
+
+    def written(ms: int) -> str:
+        form = "%Y-%m-%d %H:%M" if now_ms - ms >= DAY_MS else "%H:%M"
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime(form)
+
+    return written
