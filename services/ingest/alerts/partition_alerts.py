@@ -147,10 +147,13 @@ class PartitionAlerts:
 
     def _leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
         """The zone has left: its alerts are over. Once more changes nothing."""
-        if self._heard_ms.get(site, {}).pop(zone, None) is not None:
+        heard = self._heard_ms.get(site, {})
+        if heard.pop(zone, None) is not None:
             self._turns.forget(site, zone)
             self._plan_watch.forget(site, zone)
-            self._tell(offset, self._groups.of(site, zone).desk.book.end(at_ms, site, zone, LEFT))
+            # With the last one those of the whole site are over: no row may come that says so.
+            for gone in (zone,) if heard.keys() - {SITE_ZONE} else (zone, SITE_ZONE):
+                self._tell(offset, self._groups.of(site, gone).desk.book.end(at_ms, site, gone, LEFT))
             self.changes += 1
 
     def take_looked(self) -> set[tuple[str, int]]:
