@@ -187,7 +187,7 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("\n".join(lines).lstrip("\n") + "\n")
+    message.set_content("\n".join(lines).lstrip("\n") + "\n", cte="quoted-printable")
     return message
 
 

@@ -237,6 +237,13 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
     assert len(box.mails) == 1
 
 
+def test_a_mail_is_ascii_on_its_way() -> None:
+    """A server that does not know 8BITMIME may be sent nothing else, and nobody asks it."""
+    mail = digest([change("a1", 1) | {"text": "CO₂ too high since 04:10; CO₂ 1520 ppm, air 21.8 °C"}])  # type: ignore[typeddict-item]
+    assert mail.as_bytes().isascii()
+    assert "CO₂ 1520 ppm, air 21.8 °C" in mail.get_content()
+
+
 @pytest.mark.parametrize("where", ["DATA", "RCPT"])
 def test_a_server_that_wants_starttls_or_a_login_first_loses_no_mail(tmp_path: Path, box: MailBox, where: str) -> None:
     """It refuses the conversation and no mail: that is told, and the mail goes out once the settings are right."""
