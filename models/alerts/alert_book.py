@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "Alert", "AlertBook", "RuleFinding", "State"]
+__all__ = ["CUT", "LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "UNREAD", "Alert", "AlertBook", "RuleFinding", "State"]
 
 State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 
@@ -24,9 +24,12 @@ STAYS = 0.6
 """An alert stays, and one is pending, from this part of the chance on from which its rule warns."""
 
 LEFT, RULE_GONE, RULE_LOST = "the zone has left", "its rule was changed", "its rule is lost"
+UNREAD = "nothing was read for a day"
+CUT = (LEFT, RULE_GONE, RULE_LOST, UNREAD)
 """What an alert says that is over because of that: nobody knows what would have come."""
 
 MINUTE_MS = 60_000
+UNREAD_MS = 24 * 60 * MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +124,18 @@ class AlertBook:
         return len(self._alerts)
 
     def see(self, at_ms: int, site: str, zone: str, rule: str, finding: RuleFinding | None) -> list[Alert]:
-        """Take what is known now; returns the alert if its state changed. ``None`` is unknown: everything stays."""
+        """Take what is known now; returns the alert if its state changed. ``None`` is unknown: everything stays, for a
+        day.
+        """
         key, said = (site, zone, rule), self._rules[rule]
         if at_ms <= self._seen_ms.get(key, at_ms - 1):
             return []
         self._seen_ms[key] = at_ms
         before = self._alerts.get(key)
         if finding is None:
-            return []
+            if before is None or at_ms - before.seen_ms < UNREAD_MS:
+                return []
+            return self._keep(key, replace(before, seen_ms=at_ms, why=UNREAD, inputs=(), limit=None), "resolved")
         fires = finding.is_now or finding.chance >= said.chance
         stays = fires or finding.chance >= STAYS * said.chance
         if before is None:

@@ -76,6 +76,12 @@ class AlertDesk:
                 changed += self.book.see(end_ms, site, zone, rule.name, finding)
         return changed, said
 
+    def unread(self, at_ms: int, site: str, zone: str) -> list[Alert]:
+        """The alerts that are over because rules of a course could not look at the zone for a day; call it when
+        they cannot.
+        """
+        return [alert for rule in self.rules for alert in self.book.see(at_ms, site, zone, rule.name, None)]
+
     def _began_before(self, began_ms: int, site: str, zone: str, rule: str) -> int:
         """The watch looks back a day. An event that goes on for longer began when its alert says that it did."""
         of_rule = [alert for alert in self.book.of_zone(site, zone) if alert.rule == rule]

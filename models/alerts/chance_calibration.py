@@ -43,6 +43,9 @@ ZONES = 8
 REFIT = 12
 """Half hours after which weights are learned anew."""
 
+STEPS, ROUNDING = 20, 1e-6
+"""Steps of Newton's method at most, and what counts as none: in weights, and in the logarithm of a likelihood."""
+
 SURE = 0.01
 """Neither scenarios nor climatology are ever surer than this."""
 
@@ -151,6 +154,9 @@ class ChanceCalibration:
     def _fit(self) -> None:
         """The most probable weights, by Newton's method from the prior.
 
+        Where scenarios are sure of what does not come a whole step goes far beyond, and the next one further. So a step
+        is halved until the weights are no less likely.
+
         Half hours within a lead of each other wait for the same event, and zones of a site tell nearly the same. So a
         zone counts once a lead, and zones as the root of their number.
         """
@@ -159,12 +165,23 @@ class ChanceCalibration:
             return
         x = np.concatenate([np.ones((len(held), 1)), held[:, :2]], axis=1)
         weight = 1 / (self._lead * np.sqrt(min(len(self._zones), ZONES)))
+
+        def likelihood(weights: F64) -> float:
+            odds = x @ weights
+            fits = held[:, 2] @ odds - np.logaddexp(0, odds).sum()
+            return float(weight * fits - STRENGTH @ (weights - PRIOR) ** 2 / 2)
+
         found = PRIOR.copy()
-        for _ in range(8):
+        for _ in range(STEPS):
             said = 1 / (1 + np.exp(-(x @ found)))
             slope = weight * (x.T @ (held[:, 2] - said)) - STRENGTH * (found - PRIOR)
             curve = (x.T * (weight * said * (1 - said))) @ x + np.diag(STRENGTH)
-            found = found + np.linalg.solve(curve, slope)
+            step, least = np.linalg.solve(curve, slope), likelihood(found) - ROUNDING
+            while likelihood(found + step) < least:
+                step = step / 2
+            found = found + step
+            if np.abs(step).max() < ROUNDING:
+                break
         self._weights = found
 
     def _usual(self, indices: I64, hour: int) -> F32:

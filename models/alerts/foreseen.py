@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.alerts.alert_rule import AlertRule
-from models.alerts.measures import Track, evidence, margin
+from models.alerts.measures import Track, evidence, is_read, margin
 from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
 
@@ -82,11 +82,13 @@ def foresee(
 ) -> ForeseenEvent | None:  # fmt: skip
     """What scenarios ``ahead [S, T]`` say, after the rows of the ``past [P]``, of which the last is now.
 
-    None where the number is unknown both now and in every scenario. Where an event ``goes_on``, as finer rows may know,
-    its inputs are given however unlikely it is to last. ``whole`` is both :func:`joined`, for who has several rules.
-    ``before [P]`` are the margins of the past as they were when they were now: of numbers of 24 hours, which the rows
-    of one day do not tell.
+    None where the number is unknown both now and in every scenario, or nothing of it was read in the past. Where an
+    event ``goes_on``, as finer rows may know, its inputs are given however unlikely it is to last. ``whole`` is both
+    :func:`joined`, for who has several rules. ``before [P]`` are the margins of the past as they were when they were
+    now: of numbers of 24 hours, which the rows of one day do not tell.
     """
+    if not is_read(rule, past):
+        return None
     whole = whole or joined(past, ahead)
     beyond = np.atleast_2d(margin(rule, whole))
     start, window = len(past.minute), min(steps_of(rule.lead_h * 60), len(ahead.minute))

@@ -17,7 +17,7 @@ from models.alerts.alert_rule import DAY_MIN, AlertRule
 from models.alerts.fruit_temperature import fruit_temperature_c
 from models.psychrometrics import dew_point_c, vpd_kpa
 
-__all__ = ["OF_A_DAY", "Track", "evidence", "margin", "measure"]
+__all__ = ["OF_A_DAY", "Track", "evidence", "is_read", "margin", "measure"]
 
 Bool = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -26,6 +26,9 @@ _Array = npt.NDArray[Any]
 DAY_MS = 86_400_000
 KNOWN = 0.8
 """A mean or sum of 24 hours needs this share of its values."""
+
+ROUNDING_C = 0.00005
+"""A surface as warm as its dew point, but for rounding, is wet, as in saturated air."""
 
 OF_A_DAY = ("botrytis", "mean_low", "mean_high")
 """The kinds whose number is of the last 24 hours: rows of a day tell that of the newest alone."""
@@ -74,6 +77,19 @@ def measure(rule: AlertRule, track: Track) -> _Array:
     raise ValueError(f"a rule of kind {rule.kind} watches no number")
 
 
+def is_read(rule: AlertRule, past: Track) -> bool:
+    """Whether any of what the number is made of was read in the time of ``past``: where none was, as of a sensor that
+    was taken away, scenarios tell what was usual and not what is to come.
+    """
+    if rule.kind in ("co2_low", "co2_high"):
+        needed = ["co2_ppm"]
+    elif rule.kind in ("frost", "heat", "mean_low", "mean_high"):
+        needed = ["air_temp_c"]
+    else:
+        needed = ["air_temp_c", "rh_pct"]
+    return all(bool(np.isfinite(past[metric]).any()) for metric in needed)
+
+
 def evidence(rule: AlertRule, track: Track) -> dict[str, _Array]:
     """What speaks for an event, by the names of :data:`~models.alerts.alert_words.INPUTS`, each ``[..., N]``."""
     air, rh = track["air_temp_c"], track["rh_pct"]
@@ -107,7 +123,7 @@ def _distance(rule: AlertRule, track: Track) -> _Array:
     coldest = None
     for surface in _surfaces(rule, track).values():
         coldest = surface if coldest is None else np.fmin(coldest, surface)
-    return np.asarray(coldest - dew_point_c(track["air_temp_c"], track["rh_pct"]))
+    return np.asarray(coldest - dew_point_c(track["air_temp_c"], track["rh_pct"]) - np.float32(ROUNDING_C))
 
 
 def _wet_hours(rule: AlertRule, track: Track) -> _Array:

@@ -91,8 +91,9 @@ def _channels(
     settings: Settings, storage: Storage, publish: Callable[[Sequence[Message]], None], trace: DeliveryTrace
 ) -> Iterator[Channel]:
     said = settings.alerts
-    if said.mqtt:
-        yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace)
+    retained = RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace, on=said.mqtt)
+    if said.mqtt or len(retained):
+        yield retained
     if said.webhook_url:
         secret = partial(_secret, said.webhook_secret_file, "alerts.webhook_secret_file")
         secret()  # one that is not there stops the start

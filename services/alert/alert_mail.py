@@ -29,6 +29,9 @@ __all__ = ["AlertMail", "digest"]
 _log = logging.getLogger(__name__)
 
 MOST_LINES = 100
+NOT_YET = 530
+"""Encryption or a login is wanted first (RFC 3207, RFC 4954): the settings are wrong, and no mail is refused."""
+
 TOLD = ("firing", "resolved")
 """Who acknowledges or mutes an alert knows of it."""
 
@@ -150,6 +153,8 @@ class AlertMail:
         except (OSError, smtplib.SMTPException) as error:
             raise self._failed(error) from error
         said = {one: f"{code} {answer.decode(errors='replace')}" for one, (code, answer) in answers.items()}
+        if len(answers) == len(to) and all(code == NOT_YET for code, _ in answers.values()):
+            raise self._failed(next(iter(said.values())))
         gone = {one: said[one] for one, (code, _) in answers.items() if code >= 500}
         return {one: words for one, words in said.items() if one not in gone}, gone
 
@@ -182,7 +187,7 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("\n".join(lines).lstrip("\n") + "\n")
+    message.set_content("\n".join(lines).lstrip("\n") + "\n", cte="quoted-printable")
     return message
 
 

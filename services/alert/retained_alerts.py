@@ -37,28 +37,38 @@ _DECODER = msgspec.json.Decoder(dict[str, _Topic])
 
 class RetainedAlerts:
     """``publish`` sends retained messages, in order, and raises :class:`HothouseError` where the broker does not take
-    them. ``wall_s`` says when a topic is cleared; see :class:`services.alert.delivery.Channel`.
+    them. ``wall_s`` says when a topic is cleared; see :class:`services.alert.delivery.Channel`. One that is not ``on``
+    publishes nothing and takes back what an earlier process published: nobody would say that it is over.
     """
 
     name = "mqtt"
 
     def __init__(
         self, root: Storage | Path, publish: Callable[[Sequence[Message]], None], clear_after_s: float,
-        wall_s: Callable[[], float], trace: DeliveryTrace | None = None,
+        wall_s: Callable[[], float], trace: DeliveryTrace | None = None, *, on: bool = True,
     ) -> None:  # fmt: skip
-        self._trace = trace or DeliveryTrace()
+        self._trace, self._on = trace or DeliveryTrace(), on
         self._publish, self._clear_after_s, self._wall_s = publish, clear_after_s, wall_s
         self._storage = stored_in(root)
         self._topics: dict[str, _Topic] = {}
         with suppress(NotStoredError), damage_told(self._storage, TOPICS):
             self._topics = _DECODER.decode(self._storage.read(TOPICS).content)
 
+    def __len__(self) -> int:
+        """How many topics hold something."""
+        return len(self._topics)
+
     def begin(self) -> None:
         """Publish all that holds again."""
+        if not self._on:
+            return
         self._send([(topic, held.payload.encode()) for topic, held in sorted(self._topics.items())])
 
     def deliver(self, alerts: Sequence[ShownAlert]) -> int:
         """See :class:`services.alert.delivery.Channel`; raises ``OSError``, too."""
+        if not self._on:
+            self._take_back(list(self._topics))
+            return len(alerts)
         newest = {alert_topic(alert["site"], alert["zone"], alert["id"]): alert for alert in alerts}
         now_s = self._wall_s()
         for topic, alert in newest.items():
@@ -74,9 +84,12 @@ class RetainedAlerts:
 
     def _clear(self, now_s: float) -> None:
         due = [topic for topic, held in self._topics.items() if held.clear_s is not None and held.clear_s <= now_s]
-        if due:
-            self._send([(topic, b"") for topic in due])
-            for topic in due:
+        self._take_back(due)
+
+    def _take_back(self, topics: Sequence[str]) -> None:
+        if topics:
+            self._send([(topic, b"") for topic in topics])
+            for topic in topics:
                 del self._topics[topic]
             self._keep()
 

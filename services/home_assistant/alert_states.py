@@ -19,6 +19,9 @@ RULES = (*COURSES, *STATES)
 """The rules that every zone has; others appear with their first alert."""
 ON = ("firing", "acknowledged")
 
+LONGEST_TEXT = 3000
+"""Characters of a sentence: of 4 bytes each they are less than Home Assistant keeps of an entity."""
+
 
 class _Seen(NamedTuple):
     order: tuple[int, int]  # a newer one has a larger one
@@ -56,6 +59,8 @@ class ZoneAlerts:
         alert = seen.alert
         attributes = {name: alert[name] for name in ("text", "state", "severity", "chance", "id")}
         attributes |= {name: _local(alert[f"{name}_ms"], timezone) for name in ("from", "until")}
+        if len(text := alert["text"]) > LONGEST_TEXT:
+            attributes["text"] = text[: LONGEST_TEXT - 1] + "…"
         return {"value": "ON" if alert["state"] in ON else "OFF", "attributes": attributes}
 
 

@@ -147,10 +147,13 @@ class PartitionAlerts:
 
     def _leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
         """The zone has left: its alerts are over. Once more changes nothing."""
-        if self._heard_ms.get(site, {}).pop(zone, None) is not None:
+        heard = self._heard_ms.get(site, {})
+        if heard.pop(zone, None) is not None:
             self._turns.forget(site, zone)
             self._plan_watch.forget(site, zone)
-            self._tell(offset, self._groups.of(site, zone).desk.book.end(at_ms, site, zone, LEFT))
+            # With the last one those of the whole site are over: no row may come that says so.
+            for gone in (zone,) if heard.keys() - {SITE_ZONE} else (zone, SITE_ZONE):
+                self._tell(offset, self._groups.of(site, gone).desk.book.end(at_ms, site, gone, LEFT))
             self.changes += 1
 
     def take_looked(self) -> set[tuple[str, int]]:
@@ -238,7 +241,8 @@ class PartitionAlerts:
         """Take the facts of a site's newest step."""
         site = step.site
         self._looked.add((site, step.end_ms))
-        facts = facts_of_row(step, view, self._spec, self._heard_ms[site], clock_of(self._place_of(site)))
+        clock = clock_of(self._place_of(site), step.end_ms)
+        facts = facts_of_row(step, view, self._spec, self._heard_ms[site], clock)
         told = {zone for group in self._groups.of_site(site) for zone in group.desk.book.zones_with(site, OF_ROWS)}
         for zone in sorted({*facts, *told}):
             desk = self._groups.of(site, zone).desk
@@ -263,11 +267,15 @@ class PartitionAlerts:
 
     def _see(self, offset: int, site: str, zones: Sequence[str], rows: F32, view: PartitionView) -> None:
         """Have the rules of the climate look at zones, with the rows ``[Z, L, C]`` of their day."""
-        place = self._place_of(site)
+        place, end_ms = self._place_of(site), view.latest[site].end_ms
         ahead = look_at(view, self._spec, place, site, zones) if self._foresees else None
+        is_old = known_share(rows, self._spec) >= LEARNED_SHARE
+        for zone, can_look in zip(zones, is_old.tolist(), strict=True):
+            if ahead is None or not can_look:
+                self._tell(offset, self._groups.of(site, zone).desk.unread(end_ms, site, zone))
         if ahead is None:
             return
-        old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)
+        old = np.flatnonzero(is_old)
         together: dict[int, tuple[RuleGroup, list[int]]] = {}  # zones with the same rules
         for z in old.tolist():
             group = self._groups.of(site, zones[z])
@@ -275,7 +283,7 @@ class PartitionAlerts:
         for group, at in together.values():
             names = [zones[z] for z in at]
             indices, some = group.indices(site, names), np.array(at)
-            changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock_of(place))
+            changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock_of(place, end_ms))
             self._tell(offset, changed)
         self.counts["alert_looks"] += len(old)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, Alert
+from models.alerts.alert_book import CUT, Alert
 from models.alerts.alert_rule import COURSES
 from models.alerts.alert_words import INPUTS, NAMES
 from services.messages import AlertReason, ShownAlert
@@ -27,14 +27,12 @@ def shown_alert(alert: Alert) -> ShownAlert:
 
 
 def was_cut(alert: ShownAlert) -> bool:
-    """Whether it is over because its zone or its rule is gone: nobody knows whether all is well.
+    """Whether it is over because its zone, its rule or its sensor is gone: nobody knows whether all is well.
 
     >>> was_cut({"state": "resolved", "kind": "stale_zone", "text": "zone is silent: the zone has left"})
     True
     """
-    return alert["state"] == "resolved" and alert["text"] in [
-        _sentence(alert["kind"], why) for why in (LEFT, RULE_GONE, RULE_LOST)
-    ]
+    return alert["state"] == "resolved" and alert["text"] in [_sentence(alert["kind"], why) for why in CUT]
 
 
 def _sentence(kind: str, why: str) -> str:

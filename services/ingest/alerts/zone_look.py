@@ -15,8 +15,9 @@ import numpy as np
 
 from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
-from models.alerts.rule_watch import SiteAhead, with_held
+from models.alerts.rule_watch import METRICS, SiteAhead, with_held
 from models.features.inputs import day_bins
+from models.features.weather_metrics import is_weather
 from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths
@@ -31,6 +32,7 @@ from services.store.rows import SiteStep
 __all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
 
 AIR = "air_temp_c"
+DAY_MS = 86_400_000
 
 
 class PartitionView(NamedTuple):
@@ -86,11 +88,19 @@ def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zo
 
 
 def known_share(rows: F32, spec: ForecastSpec) -> F32:
-    """The share of the day of which each zone's air is known, ``[Z]``."""
-    return np.asarray(np.isfinite(rows[:, :, spec.channels.index(AIR)]).mean(axis=1))
+    """The share of the day of which anything that rules read in a zone is known, ``[Z]``: where the thermometer fails
+    CO₂ is still watched.
+    """
+    columns = [spec.channels.index(name) for name in METRICS if name in spec.channels and not is_weather(name)]
+    return np.asarray(np.isfinite(rows[:, :, columns]).any(axis=2).mean(axis=1))
 
 
-def clock_of(place: Place) -> Clock:
-    """Times as people at the site write them."""
+def clock_of(place: Place, now_ms: int) -> Clock:
+    """Times as people at the site write them, with their date where they are a day before ``now_ms`` or more."""
     zone = ZoneInfo(place.timezone)
-    return lambda ms: datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M")
+
+    def written(ms: int) -> str:
+        form = "%Y-%m-%d %H:%M" if now_ms - ms >= DAY_MS else "%H:%M"
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime(form)
+
+    return written

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.alerts.alert_book import STAYS, Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import STAYS, UNREAD, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 
 HALF_MS = 1_800_000
@@ -66,6 +66,16 @@ def test_what_is_unknown_changes_nothing() -> None:
     see(book, 0, 0.9)
     assert [book.see(n * HALF_MS, "site", "north", "cold", None) for n in range(1, 9)] == [[]] * 8
     assert states(list(book)) == ["firing"]
+
+
+def test_what_is_unknown_for_a_day_is_over() -> None:
+    """As where a sensor was taken away: nobody knows whether it still is so. A mute stays."""
+    book = AlertBook(RULES)
+    see(book, 0, 0.9)
+    book.mute(1, "site", "north", "cold", 100 * HALF_MS)
+    told = [alert for n in range(1, 60) for alert in book.see(n * HALF_MS, "site", "north", "cold", None)]
+    assert [(alert.state, alert.why, alert.changed_ms) for alert in told] == [("resolved", UNREAD, 49 * HALF_MS)]
+    assert states(see(book, 60, 0.9)) == ["muted"]
 
 
 def test_acknowledged_means_that_somebody_knows() -> None:

@@ -38,6 +38,20 @@ def test_a_bias_of_the_scenarios_is_taken_out() -> None:
     assert ((said - truth)[late] ** 2).mean() < 0.8 * ((share - truth)[late] ** 2).mean()
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+@pytest.mark.parametrize("truth", [0.1, 0.3, 0.7])
+def test_scenarios_that_are_sure_and_wrong_are_not_believed(share: float, truth: float) -> None:
+    """All say no, or all say yes, day after day: the chance is how often it came, and neither 0 nor 1."""
+    rng = np.random.default_rng(0)
+    learner = ChanceCalibration(LEAD)
+    zones = learner.add_zones(6) + np.arange(6)
+    unknown = np.full(6, np.nan, dtype=np.float32)
+    for n in range(20 * 48):
+        came = (rng.random(6) < truth).astype(np.float32) if n >= LEAD else unknown
+        said, _ = learner.step(zones, n, n // 2 % 24, np.full(6, share, dtype=np.float32), came)
+    assert abs(said.mean() - truth) < 0.1
+
+
 def test_scenarios_that_are_right_stay_nearly_as_they_are() -> None:
     """Nothing is lost by much."""
     _, said, share, truth = run(days=20, zones=6, bias=0.0)

@@ -73,3 +73,12 @@ def test_the_limit_is_the_one_that_holds_at_that_time() -> None:
 def test_nothing_known_is_nothing_said() -> None:
     """None, and not a chance of 0."""
     assert foresee(COLD, track(4), ahead([np.nan] * 4)) is None
+
+
+def test_a_sensor_that_was_taken_away_is_not_foreseen() -> None:
+    """Scenarios go on with what was usual; of a number of which nothing was read for a day nothing is said."""
+    rule = AlertRule(name="full", kind="co2_high", limit=1000)
+    usual = track(12, start=30, co2_ppm=np.full((2, 12), 1200))
+    assert foresee(rule, track(48, air_temp_c=20.0), usual) is None
+    read = np.where(np.arange(48) == 3, 800.0, np.nan)
+    assert foresee(rule, track(48, co2_ppm=read), usual).chance == 1  # type: ignore[union-attr]

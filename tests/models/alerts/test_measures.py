@@ -69,6 +69,15 @@ def test_where_the_leaf_falls_silent_the_air_stands_for_it() -> None:
     assert np.array_equal(with_leaf[30:], without[30:])
 
 
+def test_saturated_air_condenses_at_any_temperature() -> None:
+    """Where nothing colder is measured the air itself is at its dew point then: rounding must not decide it."""
+    climate = track(3000, air_temp_c=np.linspace(0, 30, 3000), rh_pct=100.0)
+    assert (margin(rule("condensation"), climate) > 0).all()
+    steady = track(3000, air_temp_c=18.0, rh_pct=100.0)
+    assert (margin(rule("condensation", fruit_mm=60.0), steady) > 0).all()
+    assert (margin(rule("condensation"), track(48, air_temp_c=18.0, rh_pct=99.9)) < 0).all()
+
+
 def test_beside_a_fruit_a_silent_leaf_says_nothing() -> None:
     """The fruit is measured by the air alone, and goes on."""
     air, leaf = np.linspace(10, 20, 12), np.where(np.arange(12) < 6, 5.0, np.nan)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, AlertBook, RuleFinding
+from models.alerts.alert_book import CUT, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.alert import waiting_mails
 from services.alert.alert_deliveries import AlertDeliveries
@@ -184,7 +184,7 @@ def test_the_end_of_an_alert_of_less_severity_is_not_told(tmp_path: Path, box: M
     assert box.mails == []
 
 
-@pytest.mark.parametrize(("why", "kind"), [*itertools.product([LEFT, RULE_GONE, RULE_LOST], ["frost", "stale_zone"])])
+@pytest.mark.parametrize(("why", "kind"), [*itertools.product(CUT, ["frost", "stale_zone"])])
 def test_what_is_no_longer_watched_is_not_back_to_normal(why: str, kind: str) -> None:
     """The zone has left, or the rule is another: nobody knows whether all is well."""
     over = AlertBook([AlertRule(name="mine", kind=kind, chance=0.5)])
@@ -235,6 +235,29 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
     clock.now_s += 60
     deliverer.look()
     assert len(box.mails) == 1
+
+
+def test_a_mail_is_ascii_on_its_way() -> None:
+    """A server that does not know 8BITMIME may be sent nothing else, and nobody asks it."""
+    mail = digest([change("a1", 1) | {"text": "CO₂ too high since 04:10; CO₂ 1520 ppm, air 21.8 °C"}])  # type: ignore[typeddict-item]
+    assert mail.as_bytes().isascii()
+    assert "CO₂ 1520 ppm, air 21.8 °C" in mail.get_content()
+
+
+@pytest.mark.parametrize("where", ["DATA", "RCPT"])
+def test_a_server_that_wants_starttls_or_a_login_first_loses_no_mail(tmp_path: Path, box: MailBox, where: str) -> None:
+    """It refuses the conversation and no mail: that is told, and the mail goes out once the settings are right."""
+    clock, wants = Clock(), "530 5.7.0 Must issue a STARTTLS command first"
+    mail = mail_of(tmp_path, box, clock)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    box.refuses, box.puts_off = (wants, {}) if where == "DATA" else ("", {A: wants, B: wants})
+    send(deliverer, clock)
+    assert "STARTTLS command first" in deliverer.error
+    assert (mail.refused, deliverer.waiting) == (0, 1)
+    box.refuses, box.puts_off = "", {}
+    send(deliverer, clock)
+    assert (deliverer.error, [to for to, _ in box.mails]) == ("", [[A, B]])
 
 
 def test_a_password_that_no_login_can_carry_is_told(tmp_path: Path, box: MailBox) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from services.alert.alert_deliveries import AlertDeliveries
 from services.alert.delivery import Deliverer
 from services.alert.retained_alerts import Message, RetainedAlerts
 from services.alert.waiting_mails import WaitingMails
+from services.config import load_settings
 from services.errors import HothouseError, StartError
+from tests.patience import until
 from tests.services.alert.told import Clock, change, journal
 
 
@@ -52,6 +55,26 @@ def deliverer(tmp_path: Path, broker: Broker, clock: Clock) -> Deliverer:
     channel = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
     made = Deliverer(tmp_path, channel, clock)
     return made
+
+
+def test_what_stands_on_topics_is_taken_back_where_mqtt_is_switched_off(
+    tmp_path: Path, broker: Broker, clock: Clock
+) -> None:
+    """Nobody would say that it is over, and it would fire for ever; a broker that is away is told once it is back."""
+    settings = load_settings(data_dir=tmp_path, alerts={"mqtt": False})
+    root = settings.storage_folder
+    assert not AlertDeliveries(settings, broker.publish).figures()["alerts_told"]
+    earlier = Deliverer(root, RetainedAlerts(root, broker.publish, 3600, clock), clock)
+    journal(root, change("a1", 1), change("a2", 1))
+    earlier.look()
+    journal(root, change("a1", 2, "resolved"))
+    broker.away = True
+    with AlertDeliveries(settings, broker.publish) as deliveries:
+        until(lambda: "the broker did not take it" in deliveries.error, "the failure is told")
+        assert broker.states() == {"a1": "firing", "a2": "firing"}
+        broker.away = False
+        until(lambda: not broker.held, "the topics are empty")
+    assert not AlertDeliveries(settings, broker.publish).figures()["alerts_told"]
 
 
 def test_an_alert_stands_on_its_topic_until_an_hour_after_it_was_resolved(

@@ -7,6 +7,7 @@ from typing import Any
 
 from edge.wire.vocabulary import is_weather
 from models.alerts.alert_rule import COURSES, STATES
+from services.home_assistant.alert_states import ZoneAlerts
 from services.home_assistant.documents import About
 from services.home_assistant.names import RetainedMessage, config_topic, device_id
 from services.home_assistant.publication import Publication
@@ -91,6 +92,18 @@ def test_no_attributes_are_longer_than_home_assistant_keeps() -> None:
     sizes = [len(json.dumps(part["attributes"], separators=(",", ":"))) for part in parts]
     assert max(sizes) <= MAX_ATTRIBUTES_BYTES < 2**14
     assert len(state["forecast"]["air_temp_c"]["attributes"]["path"]) > 100
+
+
+def test_an_alert_about_hundreds_of_sensors_is_cut_short() -> None:
+    """Home Assistant keeps its chance, state and times, too; the topic of the alert has the whole sentence."""
+    one = "north-1/ß9 air_temp_c looks like °F (61.2 to 78.4): send °C; "
+    told = alert("firing", 1, "sensor_fault") | {"text": "sensor fault: " + 300 * one}
+    alerts = ZoneAlerts()
+    alerts.take([told])
+    attributes = alerts.state("UTC")["sensor_fault"]["attributes"]
+    assert len(json.dumps(attributes, ensure_ascii=False).encode()) <= MAX_ATTRIBUTES_BYTES
+    assert attributes["text"].startswith("sensor fault: " + 30 * one)
+    assert attributes["text"].endswith("…")
 
 
 def test_what_says_nothing_new_is_not_published() -> None:

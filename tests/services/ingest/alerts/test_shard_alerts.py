@@ -15,11 +15,14 @@ from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from edge.wire.events import Retirement, encode_change
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
+from models.alerts.alert_book import AlertBook, RuleFinding
 from models.alerts.chance_calibration import ChanceCalibration
+from models.alerts.crop_rules import rules_for
 from models.alerts.rules_document import RulesDocument
 from services.config import ForecastSettings
-from services.ingest.alerts.alert_journal import JournalReader
+from services.ingest.alerts.alert_journal import AlertJournal, JournalReader
 from services.ingest.alerts.partition_alerts import PartitionAlerts
+from services.ingest.alerts.shown_alert import shown_alert
 from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
 from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, dying, filled
@@ -120,6 +123,26 @@ def test_a_sensor_that_reports_every_quarter_of_an_hour_is_watched_and_learned_f
     assert cold["text"].startswith("cold (below 13.5 °C) since ")
 
 
+def test_a_thermometer_that_fails_ends_its_alerts_and_hides_no_co2(tmp_path: Path) -> None:
+    """Nothing is known of a cold night after a day without it; what is read in the zone is watched further."""
+    fails, last = 13 * HOUR, 63 * HOUR
+
+    def without(n: int) -> Iterator[NewRecord]:
+        yield from new_records([[sample(T0 + n * STEP, n, "z1", co2_ppm=2000.0 + n % 40 if n > 40 * HOUR else 500.0)]])
+        yield from (NewRecord("demo", "tick", T0 + n * STEP + tick * STEP // 10, b"") for tick in range(10))
+
+    rest = [one for n in range(fails, last) for one in without(n)]
+    rig = small(tmp_path, filled([RULES, *records(fails, zones=("z1",)), *rest]))
+    forecast = rig.settings.forecast.model_copy(update={"targets": ("air_temp_c", "rh_pct", "co2_ppm")})
+    rig.settings = rig.settings.model_copy(update={"forecast": forecast})
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    newest = {alert["kind"]: alert for alert in told(rig) if alert["kind"] in ("frost", "co2_high")}
+    assert (newest["frost"]["state"], newest["frost"]["text"]) == ("resolved", "nothing was read for a day")
+    assert newest["co2_high"]["state"] == "firing"
+
+
 def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
     """It ends by the stream's time."""
     muted = [alert for alert in told(undisturbed) if alert["state"] == "muted"]
@@ -187,6 +210,30 @@ def test_a_zone_that_leaves_and_is_back_is_told_alike_however_the_log_is_read(tm
     shard.close()
     stale = [(one["zone"], one["state"], one["why"][0]["label"]) for one in told(rig) if one["kind"] == "stale_zone"]
     assert stale == [("z2", "firing", "no sample since 01:25"), ("z2", "resolved", "the zone has left")]
+
+
+def test_with_its_last_zone_the_alerts_of_a_site_end(tmp_path: Path) -> None:
+    """No row comes any more that could say that the weather's drift is over."""
+    rig = small(tmp_path, filled([*records(2 * HOUR)]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    book = AlertBook(rules_for())
+    [drift] = book.see(
+        T0 + HOUR * STEP, "demo", "_site", "drift", RuleFinding(1.0, True, T0, T0, "the sun is brighter")
+    )
+    AlertJournal(rig.settings.storage_folder, 0).put([(HOUR * 11, shown_alert(drift))])
+    shard = rig.shard()
+    shard.step()
+    for n, zone in enumerate(("z1", "z2")):
+        assert rig.live_state.alerts[drift.id]["state"] == "firing"
+        leaves = encode_change(Retirement(version=2 + n))
+        at_ms = T0 + 2 * HOUR * STEP + n
+        rig.log.append([NewRecord("demo", "event", at_ms, leaves, f"hothouse/v1/demo/{zone}/op/event")])
+        rig.drain(shard)
+    shard.close()
+    over = rig.live_state.alerts[drift.id]
+    assert (over["state"], over["text"]) == ("resolved", "drift: the zone has left")
 
 
 @pytest.mark.parametrize(("moment", "nth"), [(moment, 1 + 4 * (n % 3)) for n, moment in enumerate(MOMENTS)])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from models.alerts.facts import Fact
-from models.spec import ForecastSpec
+from models.spec import ForecastSpec, Place
 from services.ingest.alerts.zone_facts import facts_of_row
+from services.ingest.alerts.zone_look import clock_of
 from services.ingest.learned.rings import Rings
 from services.store.rows import SiteStep
 from tests.services.ingest.samples import STEP, T0
@@ -36,3 +37,12 @@ def test_metrics_of_a_zone_that_is_silent_are_not_told_one_by_one(row: int, kind
     view = cast(Any, SimpleNamespace(rings=rings, watch=watch))
     found = facts_of_row(step, view, SPEC, {"z1": heard_ms}, str)
     assert [fact.words if fact.kind == "silent_metric" else fact.kind for fact in found["z1"]] == kinds
+
+
+def test_a_time_of_another_day_has_its_date() -> None:
+    """An event that goes on for days, or a silence, began at no time of today; 24 hours ahead is the farthest."""
+    clock = clock_of(Place("Europe/Amsterdam"), T0)
+    day_ms = 24 * 3_600_000
+    assert [clock(T0 + ms) for ms in (1 - day_ms, -day_ms, -3 * day_ms, 0, day_ms)] == [
+        "01:00", "2022-02-28 01:00", "2022-02-26 01:00", "01:00", "01:00",
+    ]  # fmt: skip
