@@ -83,7 +83,10 @@ def spec_of(table: Table) -> ForecastSpec:
     """The forecasts that a recording allows: the targets that it has, at the horizons that fit its step."""
     targets = tuple(name for name in TARGETS if name in table.metrics)
     if not targets:
-        raise HothouseError(f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}")
+        raise HothouseError(
+            f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}",
+            "Say under [columns] in recording.toml which column holds each, or name the columns so.",
+        )
     horizons = tuple(h for h in HORIZONS_MIN if h * 60_000 % table.step_ms == 0)
     return ForecastSpec(tuple(VOCABULARY), targets, horizons, step_ms=table.step_ms,
                         lookback_steps=_DAY_MS // table.step_ms)  # fmt: skip

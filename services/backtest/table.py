@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.recordings.columns import Mapping, find_column, load_mapping
-from edge.recordings.recording import Recording, RecordingError, load_recording
+from edge.recordings.findings import TARGETS
+from edge.recordings.recording import Recording, RecordingError, Source, load_recording
 from models.features.inputs import sun_elevation_deg
 from services.backtest.recording_rows import zone_rows
 from services.errors import HothouseError
@@ -95,9 +96,21 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
-        spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
+        spans=tuple((source.first_ms, source.last_ms) for source in sources),
+        notes=(*recording.notes, *_not_forecast(sources, metrics, said)),
         is_utc=sources[0].is_utc, said=said,
     )  # fmt: skip
+
+
+def _not_forecast(sources: Sequence[Source], metrics: dict[str, str], said: Mapping) -> Iterator[str]:
+    """A sentence on each target that only second sensors measure."""
+    for name in dict.fromkeys(name for source in sources for name in source.columns):
+        column = find_column(name, said)
+        if column is not None and column.metric in TARGETS and column.metric not in metrics:
+            yield (
+                f"column {name} is a second sensor, and is not forecast: there is no main {column.metric}; say "
+                f'"{name}" = "{column.metric}" in recording.toml, under [columns], or make a file a zone'
+            )
 
 
 def _check_gaps(times_ms: I64) -> None:

@@ -310,6 +310,19 @@ def test_what_cannot_be_forecast_is_told(tmp_path):
         replay(read_table(made_up(tmp_path / "short", days=1)), OPTIONS)
 
 
+def test_a_target_that_only_second_sensors_measure_is_told(tmp_path):
+    """It is not forecast, and a sentence says which line makes it so; beside a main column nothing is said."""
+    for path, columns in ((tmp_path / "a.csv", "t_air_1_c,rh_pct"), (tmp_path / "b.csv", "t_air_c,rh_2_pct")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"time,{columns}\n2022-01-01 00:00,20,70\n2022-01-01 00:05,20,70\n")
+        (beside := tmp_path / path.stem).mkdir()
+        (beside / path.name).write_text(path.read_text())
+    assert read_table(tmp_path).notes == ()
+    (note,) = read_table(tmp_path / "a").notes
+    assert note.startswith("column t_air_1_c is a second sensor, and is not forecast")
+    assert '"t_air_1_c" = "air_temp_c" in recording.toml' in note
+
+
 def test_the_command_says_what_it_leaves_out_and_refuses_a_target_of_another_unit(tmp_path):
     """One line a column and file, markup-free, with what to write into recording.toml; an error is one sentence."""
     path = tmp_path / "r" / "a.csv"
