@@ -321,6 +321,15 @@ def test_a_target_that_only_second_sensors_measure_is_told(tmp_path):
     (note,) = read_table(tmp_path / "a").notes
     assert note.startswith("column t_air_1_c is a second sensor, and is not forecast")
     assert '"t_air_1_c" = "air_temp_c" in recording.toml' in note
+    (tmp_path / "a" / "recording.toml").write_text('ignore = ["t_air_1_c"]')
+    assert read_table(tmp_path / "a").notes == ()
+
+
+def test_a_column_to_ignore_names_no_target(tmp_path):
+    """What is forecast has the name of the column that it was read from."""
+    (tmp_path / "a.csv").write_text("time,T_air_c,air_temp_c,rh_pct\n2022-01-01 00:00,20,21,70\n")
+    (tmp_path / "recording.toml").write_text('ignore = ["t_air_c", "rh_pct"]')
+    assert read_table(tmp_path).metrics == {"air_temp_c": "air_temp_c"}
 
 
 def test_the_command_says_what_it_leaves_out_and_refuses_a_target_of_another_unit(tmp_path):
