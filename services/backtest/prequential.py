@@ -184,7 +184,7 @@ class _Replay:
             days = max(last - first for first, last in self._table.spans) / _DAY_MS
             raise HothouseError(
                 "no zone is longer than the warm-up: nothing to forecast",
-                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:g}: make that shorter.",
+                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:.3g}: make that shorter.",
             )
         zone, origin_ms, quantiles, climatology, network, frozen, version = zip(*self._issued, strict=True)
         at, when = np.array(zone, dtype=np.int64), np.array(origin_ms, dtype=np.int64)
