@@ -325,6 +325,16 @@ def test_a_target_that_only_second_sensors_measure_is_told(tmp_path):
     assert read_table(tmp_path / "a").notes == ()
 
 
+def test_a_hot_first_hour_costs_no_column(tmp_path):
+    """A unit is judged by a day, or said: a greenhouse that is above 45 °C at first is not in °F."""
+    air = [52.0 if n < 8 else 41.0 for n in range(96)]
+    lines = [f"2022-07-01 {n // 4:02d}:{n % 4 * 15:02d},{value}" for n, value in enumerate(air)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,t_air_c", *lines]))
+    table = read_table(tmp_path)
+    assert table.notes == ()
+    np.testing.assert_array_equal(table.values[0, :, list(VOCABULARY).index("air_temp_c")], np.float32(air))
+
+
 def test_a_column_to_ignore_names_no_target(tmp_path):
     """What is forecast has the name of the column that it was read from."""
     (tmp_path / "a.csv").write_text("time,T_air_c,air_temp_c,rh_pct\n2022-01-01 00:00,20,21,70\n")
