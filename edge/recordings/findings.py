@@ -59,6 +59,7 @@ MISSING = frozenset(
 )
 """Words that mean a missing value, in lower case; a mapping may name more."""
 
+_NUMBER, _POINT = re.compile(r"[+-]?[0-9]"), re.compile(r"[+-]?[0-9]*\.[0-9]+\Z")
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?\Z")
 _GROUPED_BY_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}\Z")
@@ -149,10 +150,14 @@ def of_cells(file: str, name: str, column: Column, cells: Cells) -> list[Finding
         ))  # fmt: skip
     if cells.words:
         is_error = is_target and cells.words > LEFT_OUT * cells.said
+        fix = f"if that means a missing value, say missing = [{_quoted(cells.word)}] in recording.toml"
+        if _POINT.match(cells.word):
+            fix = 'say decimal = "." in recording.toml'
+        elif _NUMBER.match(cells.word):
+            fix = "write the numbers without a unit, and without a comma between thousands"
         found.append(Finding(
             f"{file}: column {name}: {cells.words} of {cells.said} cells are no numbers, such as {cells.word!r}"
-            f"{'' if is_error else ', and are left out'}; if that means a missing value, say "
-            f"missing = [{_quoted(cells.word)}] in recording.toml",
+            f"{'' if is_error else ', and are left out'}; {fix}",
             is_error,
         ))  # fmt: skip
     return found

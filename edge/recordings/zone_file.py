@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.recordings.columns import Mapping, RecordingError, find_column
-from edge.recordings.findings import Cells, Finding, numbers, of_cells
+from edge.recordings.findings import LEFT_OUT, Cells, Finding, numbers, of_cells
 from edge.recordings.local_time import to_utc_ms
 from edge.recordings.packed_file import ENDINGS, open_text
 from edge.recordings.time_cells import MIXED_TIMES, moment, unix_times, utc_or_clock
@@ -142,7 +142,7 @@ def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinf
     if not rows.size:
         raise NoRecordingError(f"{label} holds no row of a time that the clock showed")
     lost = times.size - rows.size
-    if lost >= rows.size and 2 * np.unique(times).size <= times.size:
+    if lost and _other_values(times, columns) > LEFT_OUT * times.size:
         raise RecordingError(
             f"{label}: {lost} of {times.size} rows have a time that is there twice: if it holds several zones, make a "
             "file a zone of it"
@@ -163,6 +163,15 @@ def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinf
         assert column is not None
         findings += of_cells(label, column_name, column, counted)
     return ZoneFile(name_of(name, otherwise), label, source, utc_ms, values, unmapped, notes, findings)
+
+
+def _other_values(times: I64, columns: dict[str, F64]) -> int:
+    """How many rows have the time of a row above them, and a value that this does not have."""
+    _, first, which = np.unique(times, return_index=True, return_inverse=True)
+    other = np.zeros(times.size, dtype=bool)
+    for raw in columns.values():
+        other |= np.isfinite(raw) & (raw != raw[first[which]])
+    return int(np.count_nonzero(other))
 
 
 Progress = Callable[[int], None]

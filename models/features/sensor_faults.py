@@ -8,6 +8,7 @@ all of that is a fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -43,7 +44,12 @@ MEMORY_DAYS = 14.0
 """How slowly the largest move, the range and the longest stand are forgotten."""
 
 MOVE = 2.0
-"""A spike moves this many times further in a step than anything around this hour of day did."""
+"""A spike moves this many times further in a step than anything around this hour of day did ..."""
+
+AROUND = 36
+"""... in so many rows a day: those of an hour to each side, where rows are of 5 minutes. The longer rows are, the more
+hours these are: the largest of few moves is no measure.
+"""
 
 SETTLE_STEPS = 3
 """A level that is still there after as many steps was no spike."""
@@ -125,6 +131,8 @@ class SensorFaults:
         self._learn, self._offset, self._give_up = steps(LEARN_MS), steps(OFFSET_MS), steps(GIVE_UP_MS)
         self._stuck, self._silent, self._gone = steps(STUCK_MS), steps(SILENT_MS), steps(GONE_MS)
         day = 86_400_000 / step_ms
+        reach = min(max(math.ceil((AROUND * _HOURS / day - 1) / 2), 1), _HOURS // 2)
+        self._around = np.arange(-reach, reach + 1)
         self._forget = np.float32(1 - np.exp(-_HOURS / (MEMORY_DAYS * day)))  # at each step of an hour of day
         self._slow = np.float32(1 - np.exp(-1 / (MEMORY_DAYS * day)))
         k = len(self.channels)
@@ -176,7 +184,7 @@ class SensorFaults:
         silence = self._hear(cells, step, known)
         stuck = self._stand(cells, step, x, known, silence, spoken) & ready
         near = (hour + np.arange(-1, 2)) % _HOURS
-        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, near)
+        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour)
         offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near)
         started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
@@ -215,14 +223,14 @@ class SensorFaults:
         return np.asarray(same & (stood > limit) & ~at_an_end)
 
     def _move(
-        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int, near: I64
+        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int
     ) -> Bool:
         """Which values are further from the newest trusted one than anything moved before, but for all zones."""
         age = step - cells["level_step"]
         comparable = usable & (cells["level_step"] >= 0) & (age <= SETTLE_STEPS + 1)
         departure = np.where(comparable, x - cells["level"], np.float32(np.nan))
         moved = np.fmin(np.abs(departure), np.abs(departure - self._neighbours(departure)))
-        largest = _most(self._zones["move"][indices[:, None], near])
+        largest = _most(self._zones["move"][indices[:, None], (hour + self._around) % _HOURS])
         jump = comparable & ready & (moved > np.maximum(MOVE * largest, self._least))
         cells["jumping"] = np.where(jump, cells["jumping"] + 1, 0)
         settled = cells["jumping"] > SETTLE_STEPS
@@ -337,5 +345,5 @@ _CELLS = (
 
 
 def _most(by_hour: F32) -> F32:
-    """The largest of the hours around, ``[Z, 3, K] -> [Z, K]``; NaN where none is known."""
+    """The largest of some hours, ``[Z, H, K] -> [Z, K]``; NaN where none is known."""
     return np.asarray(np.fmax.reduce(by_hour, axis=1))

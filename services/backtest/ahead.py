@@ -73,7 +73,10 @@ def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: s
             "value": pd.to_numeric(chosen["value"]).astype(np.float64),
         })  # fmt: skip
     except (ValueError, TypeError) as error:
-        raise HothouseError(f"the plans of {label} cannot be read: {error}") from error
+        raise HothouseError(
+            f"the plans of {label} cannot be read: {error}",
+            "Times are written as in the recording; values are numbers, with a point.",
+        ) from error
     return _plans(rows, table, label)
 
 
@@ -135,6 +138,8 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
             said[name] = (ordered["valid"].to_numpy(np.int64), ordered["value"].to_numpy(np.float32))
         # One source may foresee weather and setpoints: neither replaces the other.
         plans.append(Plan(f"{source} ({kind})", kind, issued, said, zone))
+    if not plans:
+        notes.append(f"{label} has no plan that is of use: forecasts are made without")
     return plans, notes
 
 

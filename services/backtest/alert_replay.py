@@ -20,6 +20,7 @@ from models.alerts.occurrences import occurring
 from models.alerts.rule_watch import METRICS, Said, SiteAhead, with_held
 from models.alerts.scoring.alert_scores import (
     ACTIONS,
+    KNOWN,
     RuleScore,
     ToldAlert,
     acted,
@@ -251,7 +252,7 @@ class _Watch:
                 if each.event is None or on[z, t] or not known[z, t]:
                     continue
                 came = bool(on[z, window].any())
-                if came or known[z, window].mean() >= 0.8:
+                if came or known[z, window].mean() >= KNOWN:
                     rows.append((each.chance, each.usual, float(came), t // self._spec.steps_per_day))
         held = np.array(rows, dtype=np.float64).reshape(-1, 4)
         return {"chance": held[:, 0], "usual": held[:, 1], "came": held[:, 2], "day": held[:, 3].astype(np.int64)}

@@ -83,7 +83,10 @@ def spec_of(table: Table) -> ForecastSpec:
     """The forecasts that a recording allows: the targets that it has, at the horizons that fit its step."""
     targets = tuple(name for name in TARGETS if name in table.metrics)
     if not targets:
-        raise HothouseError(f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}")
+        raise HothouseError(
+            f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}",
+            "Say under [columns] in recording.toml which column holds each, or name the columns so.",
+        )
     horizons = tuple(h for h in HORIZONS_MIN if h * 60_000 % table.step_ms == 0)
     return ForecastSpec(tuple(VOCABULARY), targets, horizons, step_ms=table.step_ms,
                         lookback_steps=_DAY_MS // table.step_ms)  # fmt: skip
@@ -181,7 +184,7 @@ class _Replay:
             days = max(last - first for first, last in self._table.spans) / _DAY_MS
             raise HothouseError(
                 "no zone is longer than the warm-up: nothing to forecast",
-                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:g}: make that shorter.",
+                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:.3g}: make that shorter.",
             )
         zone, origin_ms, quantiles, climatology, network, frozen, version = zip(*self._issued, strict=True)
         at, when = np.array(zone, dtype=np.int64), np.array(origin_ms, dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edge.recordings.columns import Mapping, find_column, load_mapping
+from edge.recordings.columns import Column, Mapping, find_column, load_mapping
+from edge.recordings.findings import TARGETS
 from edge.recordings.recording import Recording, RecordingError, load_recording
 from models.features.inputs import sun_elevation_deg
 from services.backtest.recording_rows import zone_rows
@@ -86,18 +87,33 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     _check_gaps(np.unique(np.concatenate([table.times_ms for table in recording.tables])))
     end_ms = max(source.last_ms for source in sources)
     length = -(-(end_ms - start_ms) // step_ms) + 1
+    columns = {
+        name: column
+        for source in sources
+        for name in source.columns
+        if name.lower() not in said.ignore and (column := find_column(name, said))
+    }
     metrics: dict[str, str] = {}
-    for source in sources:
-        for name in source.columns:
-            column = find_column(name, said)
-            if column is not None and not column.device:
-                metrics.setdefault(column.metric, name)
+    for name, column in columns.items():
+        if not column.device:
+            metrics.setdefault(column.metric, name)
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
-        spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
+        spans=tuple((source.first_ms, source.last_ms) for source in sources),
+        notes=(*recording.notes, *_not_forecast(columns, metrics)),
         is_utc=sources[0].is_utc, said=said,
     )  # fmt: skip
+
+
+def _not_forecast(columns: dict[str, Column], metrics: dict[str, str]) -> Iterator[str]:
+    """A sentence on each target that only second sensors measure."""
+    for name, column in columns.items():
+        if column.metric in TARGETS and column.metric not in metrics:
+            yield (
+                f"column {name} is a second sensor, and is not forecast: there is no main {column.metric}; say "
+                f'"{name}" = "{column.metric}" in recording.toml, under [columns], or make a file a zone'
+            )
 
 
 def _check_gaps(times_ms: I64) -> None:

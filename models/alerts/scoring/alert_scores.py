@@ -1,10 +1,10 @@
 """Step 10 of the way of a reading: how good alerts were, when their time has passed.
 
 An event was told if an alert had fired an hour before it began at the latest, and was still there when it began. An
-alert is false if no event came from when it fired until it was over, and until the end of what it said. If somebody did
-something about it meanwhile, it is set aside: nobody knows what would have come. Chances are judged by their Brier
-score beside the climatology's, of all half hours at which no event went on. A rule has few events in a recording of
-weeks; :func:`score_together` says how good all were.
+alert is false if no event came from when it fired until it was over, and until the end of what it said, as far as that
+is known. If somebody did something about it meanwhile, it is set aside: nobody knows what would have come. Chances are
+judged by their Brier score beside the climatology's, of all half hours at which no event went on. A rule has few events
+in a recording of weeks; :func:`score_together` says how good all were.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "DAY_MS",
     "EARLY_MS",
     "FEW",
+    "KNOWN",
     "WEEK_MS",
     "AlertTally",
     "RuleScore",
@@ -51,6 +52,9 @@ GROUP, GROUP_DAYS = 50, 10
 
 FEW = 10
 """A rule with fewer events is not judged alone: one event is more than a tenth of its hit rate."""
+
+KNOWN = 0.8
+"""Of a time with fewer known rows nobody can say that no event came."""
 
 HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 7 * 86_400_000
 
@@ -143,9 +147,10 @@ def score_rule(
     events, leads_h = _events(on, alerts, first, step_ms)
     length = on.shape[1]
     resolved = [alert for alert in alerts if alert.end is not None and alert.told >= first]
+    spans = [slice(alert.told, max(alert.end or 0, min(alert.until, length - 1)) + 1) for alert in resolved]
     without_event = [
-        alert for alert in resolved
-        if not on[alert.zone, alert.told : max(alert.end or 0, min(alert.until, length - 1)) + 1].any()
+        alert for alert, span in zip(resolved, spans, strict=True)
+        if not on[alert.zone, span].any() and known[alert.zone, span].mean() >= KNOWN
     ]  # fmt: skip
     false = [alert for alert in without_event if not alert.acted]
     alerted_rows = sum(

@@ -50,6 +50,25 @@ def warm(n: int) -> float:
     return 20 + 5 * math.sin(n / 40)
 
 
+@pytest.mark.parametrize(
+    ("cell", "said", "fix"),
+    [
+        ("21.4°C", "", "without a unit"), ("1,021.5", "", "without a comma between thousands"),
+        ("21.4", 'decimal = ","', 'say decimal = "."'), ("broken", "", 'missing = ["broken"]'),
+    ],
+)  # fmt: skip
+def test_cells_that_are_no_numbers_are_told_with_what_mends_them(
+    tmp_path: Path, cell: str, said: str, fix: str
+) -> None:
+    """Numbers with something beside them are no word for a missing value."""
+    write(tmp_path, {"t_air_c": fixed(cell)})
+    say(tmp_path, said)
+    with pytest.raises(RecordingError) as error:
+        load_recording(tmp_path)
+    assert f"200 of 200 cells are no numbers, such as {cell!r}; " in str(error.value)
+    assert fix in str(error.value)
+
+
 def test_decimal_commas_of_a_target_are_an_error_that_says_what_to_write(tmp_path: Path) -> None:
     """Also one of many: Excel writes 21 and 21,4. With the line that the error names it is read."""
     write(tmp_path, {"t_air_c": lambda n: "21" if n else "21,4", "rh_pct": fixed("70")})

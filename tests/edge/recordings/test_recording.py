@@ -167,10 +167,25 @@ def test_rows_that_are_left_out_are_noted(tmp_path: Path) -> None:
     """A row whose time was never shown, or is there twice, is left out and counted in a note."""
     (tmp_path / "a.csv").write_text(
         "time,t_air_c\n2022-03-27 01:55,1\n2022-03-27 02:30,2\n2022-03-27 03:00,3\n2022-03-27 03:00,4\n"
+        + "".join(f"2022-03-27 {hour:02}:00,5\n" for hour in range(4, 16))
     )
     recording = load_recording(tmp_path, timezone="Europe/Amsterdam")
-    assert recording.tables[0].values.tolist() == [[1], [3]]
-    assert "2 of 4 rows left out" in recording.notes[0]
+    assert recording.tables[0].values.tolist() == [[1], [3], *[[5]] * 12]
+    assert "2 of 16 rows left out" in recording.notes[0]
+
+
+def test_zones_that_share_a_file_are_refused(tmp_path: Path) -> None:
+    """More than a tenth of rows that say something else at a time that is there is an error, however long each zone is;
+    rows that are there twice as they are do no harm.
+    """
+    first = [f"2022-02-01 {hour:02}:00,20,70" for hour in range(24)]
+    for more, is_error in (([row.replace("20,70", "21,") for row in first[:4]], True), (first, False)):
+        (tmp_path / "all.csv").write_text("\n".join(["time,t_air_c,rh_pct", *first, *more]))
+        if is_error:
+            with pytest.raises(RecordingError, match=r"4 of 28 rows have a time that is there twice.* a file a zone"):
+                load_recording(tmp_path)
+        else:
+            assert load_recording(tmp_path).notes[0].startswith("all.csv: 24 of 48 rows left out")
 
 
 def test_what_is_said_beside_the_files_is_used(tmp_path: Path) -> None:

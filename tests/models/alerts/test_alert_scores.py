@@ -42,6 +42,16 @@ def test_an_alert_is_false_if_nothing_came() -> None:
     assert score([ToldAlert(0, 60, 70, 72)], events).false_a_week == 7 / 4
 
 
+def test_an_alert_of_a_time_that_nobody_knows_is_not_false() -> None:
+    """A sensor that was silent for more than a fifth of it tells of no event; it is not judged."""
+    on = np.zeros((1, 4 * DAY), dtype=bool)
+    none = {name: np.empty(0) for name in ("chance", "usual", "came", "day")}
+    for silent, false in ((2, 1), (6, 0)):
+        known = ~on
+        known[0, 62 : 62 + silent] = False
+        assert score_rule(on, known, [ToldAlert(0, 60, 70, 72)], 0, STEP_MS, none).false == false
+
+
 def test_what_somebody_acted_on_is_set_aside() -> None:
     """Nobody knows what would have come."""
     found = score([ToldAlert(0, 60, 70, 72, acted=True)], [])

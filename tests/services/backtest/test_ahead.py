@@ -110,6 +110,14 @@ def test_what_cannot_be_used_is_named(recording: dict[str, pd.DataFrame], table:
                found[1].series["out_temp_c"][0]) == 70  # fmt: skip
 
 
+def test_a_file_without_a_plan_of_use_is_told(recording: dict[str, pd.DataFrame], table: Table) -> None:
+    """A table without plans must not look like one with them."""
+    given = plans(recording)
+    for none in (given[:0], given.assign(value=np.inf), given.assign(zone="c")):
+        found, notes = plans_of(none, [], table, "plans")
+        assert (found, notes[-1]) == ([], "plans has no plan that is of use: forecasts are made without")
+
+
 def test_plans_of_a_second_sensor_are_left_out(recording: dict[str, pd.DataFrame]) -> None:
     """A number behind the metric says that its column is one."""
     two = {zone: frame.assign(roof=frame["out_t_c"] + 1) for zone, frame in recording.items()}

@@ -310,6 +310,38 @@ def test_what_cannot_be_forecast_is_told(tmp_path):
         replay(read_table(made_up(tmp_path / "short", days=1)), OPTIONS)
 
 
+def test_a_target_that_only_second_sensors_measure_is_told(tmp_path):
+    """It is not forecast, and a sentence says which line makes it so; beside a main column nothing is said."""
+    for path, columns in ((tmp_path / "a.csv", "t_air_1_c,rh_pct"), (tmp_path / "b.csv", "t_air_c,rh_2_pct")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"time,{columns}\n2022-01-01 00:00,20,70\n2022-01-01 00:05,20,70\n")
+        (beside := tmp_path / path.stem).mkdir()
+        (beside / path.name).write_text(path.read_text())
+    assert read_table(tmp_path).notes == ()
+    (note,) = read_table(tmp_path / "a").notes
+    assert note.startswith("column t_air_1_c is a second sensor, and is not forecast")
+    assert '"t_air_1_c" = "air_temp_c" in recording.toml' in note
+    (tmp_path / "a" / "recording.toml").write_text('ignore = ["t_air_1_c"]')
+    assert read_table(tmp_path / "a").notes == ()
+
+
+def test_a_hot_first_hour_costs_no_column(tmp_path):
+    """A unit is judged by a day, or said: a greenhouse that is above 45 °C at first is not in °F."""
+    air = [52.0 if n < 8 else 41.0 for n in range(96)]
+    lines = [f"2022-07-01 {n // 4:02d}:{n % 4 * 15:02d},{value}" for n, value in enumerate(air)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,t_air_c", *lines]))
+    table = read_table(tmp_path)
+    assert table.notes == ()
+    np.testing.assert_array_equal(table.values[0, :, list(VOCABULARY).index("air_temp_c")], np.float32(air))
+
+
+def test_a_column_to_ignore_names_no_target(tmp_path):
+    """What is forecast has the name of the column that it was read from."""
+    (tmp_path / "a.csv").write_text("time,T_air_c,air_temp_c,rh_pct\n2022-01-01 00:00,20,21,70\n")
+    (tmp_path / "recording.toml").write_text('ignore = ["t_air_c", "rh_pct"]')
+    assert read_table(tmp_path).metrics == {"air_temp_c": "air_temp_c"}
+
+
 def test_the_command_says_what_it_leaves_out_and_refuses_a_target_of_another_unit(tmp_path):
     """One line a column and file, markup-free, with what to write into recording.toml; an error is one sentence."""
     path = tmp_path / "r" / "a.csv"
