@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from edge.secret_file import read_secret
 from services.alert.alert_mail import AlertMail
-from services.alert.delivery import Channel, Deliverer
+from services.alert.delivery import Channel, Deliverer, places_key
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
 from services.alert.retained_alerts import Message, RetainedAlerts
@@ -54,6 +54,8 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         self._channels = list(_channels(settings, storage, publish, self._trace))
         self._mails = [channel for channel in self._channels if isinstance(channel, AlertMail)]
         self._deliverers = {channel.name: Deliverer(storage, channel, time.monotonic) for channel in self._channels}
+        for off in {Webhook.name, AlertMail.name} - self._deliverers.keys():
+            storage.delete(places_key(off))  # who switches it on again months later is not told of these months
         self._threads = ExitStack()
 
     def __enter__(self) -> AlertDeliveries:

@@ -65,7 +65,7 @@ class View:
         self._stream_ms: dict[str, int] = {}
         self._moved_s: dict[str, float] = {}
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
-        self._waiting: dict[str, int] = {}  # records that a site's shard has still to read; 0 where it keeps up
+        self._backlog: dict[str, int] = {}  # records that a site's shard has still to read; 0 where it keeps up
         self._only: frozenset[str] | None = None
 
     def of_sites(self, sites: frozenset[str] | None) -> View:
@@ -119,7 +119,7 @@ class View:
                 gap_ms = int(at_ms) - known.get(site, int(at_ms))
                 if figures.get("behind") or gap_ms > 1000 * self._stale_after_s:
                     self._resumed_ms[site] = self._reached_ms(site)
-                self._waiting[site] = figures.get("backlog", 0) if figures.get("behind") else 0
+                self._backlog[site] = figures.get("backlog", 0) if figures.get("behind") else 0
         self.alerts.take(changes.get("alerts", ()))
         self.models = changes.get("models", self.models)
         self.events = changes.get("events", self.events)
@@ -181,7 +181,7 @@ class View:
         answer = self.answers[key]
         row_age_s, quiet_s = self._ages(key[0], answer)
         reasons = list(answer.forecast["degraded"])
-        if row_age_s > self._stale_after_s and self._waiting.get(key[0]):
+        if row_age_s > self._stale_after_s and self._backlog.get(key[0]):
             # Most rows get no forecast then, so that the age of the newest reading would only frighten.
             reasons.append("earlier readings are still being read")
         elif self._is_old(answer, row_age_s):
@@ -209,7 +209,7 @@ class View:
 
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""
-        return self._waiting.get(site, 0) >= MUCH_RECORDS
+        return self._backlog.get(site, 0) >= MUCH_RECORDS
 
     def goes_on(self, key: tuple[str, str]) -> bool:
         """Whether the zone has a usable forecast, or has to wait for one only because its stream has come forward over

@@ -97,6 +97,21 @@ def test_nothing_goes_out_unsigned_while_the_secret_is_written(tmp_path: Path, r
     assert "webhook-signature" in headers
 
 
+def test_who_switches_it_on_again_is_not_told_of_the_time_between(tmp_path: Path, receiver: Receiver) -> None:
+    """A start without it forgets its place in the journals."""
+    off = load_settings(data_dir=tmp_path, alerts={"mqtt": False})
+    on = load_settings(data_dir=tmp_path, alerts={"mqtt": False, "webhook_url": receiver.url})
+    with AlertDeliveries(on, lambda messages: None):
+        journal(on.storage_folder, change("a1", 1))
+        until(lambda: receiver.got, "it is told")
+    with AlertDeliveries(off, lambda messages: None):
+        journal(on.storage_folder, change("a1", 2))
+    with AlertDeliveries(on, lambda messages: None):
+        journal(on.storage_folder, change("a1", 3))
+        until(lambda: len(receiver.got) > 1, "it is told")
+    assert [headers["webhook-id"] for headers, _ in receiver.got] == ["a1-1", "a1-3"]
+
+
 @pytest.mark.parametrize("secret", ["a secret", "whsec_" + base64.b64encode(b"a secret").decode()])
 def test_who_knows_the_secret_knows_that_it_is_ours(receiver: Receiver, secret: str) -> None:
     """The signature is over id, time and body, as Standard Webhooks has it."""
