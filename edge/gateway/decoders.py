@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
-from itertools import groupby
 
 import msgspec
 
@@ -126,8 +125,8 @@ def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int)
             raise TypeError(f"it answers on {answer.topic!r}, where nothing can be published")
         if len(answer.payload) > MAX_DOCUMENT_BYTES:
             raise TypeError(f"it answers with {len(answer.payload)} bytes, at most {MAX_DOCUMENT_BYTES}")
-    for (zone, device, _), group in groupby(taken.samples, lambda s: (s.zone, s.device, s.boot)):
-        decoded = decode(sample_topic(taken.site, zone, device), encode_message(list(group)), receive_ms)
+    for sample in taken.samples:  # each by itself: together they may be longer than a message of ours
+        decoded = decode(sample_topic(taken.site, sample.zone, sample.device), encode_message([sample]), receive_ms)
         samples += decoded.samples
         refusals += [msgspec.structs.replace(each, topic=topic, payload=payload) for each in decoded.refusals]
     site = taken.site if is_name(taken.site) else UNKNOWN_SITE

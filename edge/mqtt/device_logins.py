@@ -20,7 +20,9 @@ import msgspec
 
 from edge.wire.topic import NAME_RULE, SITE_ZONE, is_name
 
-__all__ = ["DEVICES_FILE", "DeviceLogin", "DeviceLogins", "LoginError", "is_password_of", "sample_filter"]
+__all__ = [
+    "DEVICES_FILE", "DeviceLogin", "DeviceLogins", "LoginError", "is_password_of", "is_topic_filter", "sample_filter",
+]  # fmt: skip
 
 DEVICES_FILE = "devices.json"
 _ITERATIONS = 1000
@@ -83,6 +85,12 @@ class DeviceLogins:
             raise LoginError(
                 f"{name!r} cannot be a device's name", f"Name it otherwise, and not hothouse: {NAME_RULE}."
             )
+        for topic in (*writes, *reads):
+            if not is_topic_filter(topic):
+                raise LoginError(
+                    f"{topic!r} is no topic that a login can name",
+                    "Write no space; + stands alone between slashes, # alone at the end: esphome/+/state, plant/#.",
+                )
         password = secrets.token_urlsafe(24)
 
         def added(logins: list[DeviceLogin]) -> list[DeviceLogin]:
@@ -142,6 +150,17 @@ def sample_filter(name: str, zone: str = "") -> str:
     if not slash or not is_name(site) or not (is_name(of) or of == SITE_ZONE):
         raise LoginError(f"{zone!r} does not name a site and a zone", f"Write it as demo/north-1: {NAME_RULE}.")
     return f"hothouse/v1/{site}/{of}/{name}/sample"
+
+
+def is_topic_filter(text: str) -> bool:
+    """Whether brokers take it as a topic filter, in one word of a line.
+
+    >>> [is_topic_filter(each) for each in ("esphome/+/#", "esphome/de+mo", "esphome/x#", "a b")]
+    [True, False, False, False]
+    """
+    levels = text.split("/")
+    plain = all(len(level) < 2 or not {"+", "#"} & set(level) for level in levels) and "#" not in levels[:-1]
+    return plain and text != "" and text.isprintable() and " " not in text
 
 
 def is_password_of(login: DeviceLogin, password: str) -> bool:

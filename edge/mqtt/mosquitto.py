@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge.mqtt.connection import MAX_PACKET_BYTES
-from edge.mqtt.device_logins import DeviceLogin
+from edge.mqtt.device_logins import DeviceLogin, is_topic_filter
 from edge.mqtt.followed_logins import FollowedLogins
 from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
@@ -100,8 +100,11 @@ def write_logins(folder: Path, own: str, username: str, logins: Sequence[DeviceL
     rules = [f"user {username}", "topic readwrite #"]
     for one in logins:
         rules.append(f"user {one.name}")
-        rules += [f"topic {'readwrite' if topic in one.reads else 'write'} {topic}" for topic in one.writes]
-        rules += [f"topic read {topic}" for topic in one.reads if topic not in one.writes]
+        for topic in dict.fromkeys((*one.writes, *one.reads)):
+            if is_topic_filter(topic):
+                rules.append(f"topic {'read' * (topic in one.reads)}{'write' * (topic in one.writes)} {topic}")
+            else:  # an earlier release kept it: at one such line Mosquitto has no rules, and everybody may do all
+                _log.error("%r of the device %s is no topic filter: revoke the device and add it anew", topic, one.name)
     write_secret(folder / _RULES, "\n".join(rules) + "\n")
 
 

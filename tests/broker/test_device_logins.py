@@ -121,6 +121,24 @@ def test_topics_of_its_own_are_those_of_other_formats(broker: LocalBroker) -> No
     assert heard(broker, "stove", password, tried) == tried[-1:]
 
 
+def test_a_topic_that_is_no_filter_takes_no_rule_of_others_away(broker: LocalBroker) -> None:
+    """As a file of an earlier release may hold it: Mosquitto would read no rule at all, let every device publish
+    everywhere, and not start again.
+    """
+    logins = DeviceLogins(broker.folder)
+    password = logins.add("bench", 0, [OWN])
+    logins.add("stove", 0, ["esphome/demo/#"])
+    until(lambda: login(broker, "bench", password) == "Success")
+    logins.path.write_text(logins.path.read_text().replace("esphome/demo/#", "esphome/de+mo"))
+    later = logins.add("later", 0, [OTHER])
+    until(lambda: login(broker, "later", later) == "Success", "the broker has read the file")
+    assert heard(broker, "bench", password, [OTHER, OWN]) == [OWN]
+    broker.restart()
+    assert heard(broker, "bench", password, [OTHER, OWN]) == [OWN]
+    if broker.kind == "mosquitto":
+        assert "'esphome/de+mo' of the device stove is no topic filter" in broker.log_file.read_text()
+
+
 def test_no_password_is_kept(broker: LocalBroker) -> None:
     """Files hold hashes, and are readable by the user alone."""
     logins = DeviceLogins(broker.folder)
@@ -154,3 +172,14 @@ def test_a_name_that_would_break_the_files_is_refused(tmp_path: Path, name: str)
     """Names are those of topics; Hothouse's own is taken."""
     with pytest.raises(LoginError):
         DeviceLogins(tmp_path).add(name, 0, [OWN])
+
+
+@pytest.mark.parametrize("topic", ["", "a+b/c", "a/b#", "a/#/b", "#/a", "a b", "a\tb", "a\nuser bench", "a\udcff"])
+def test_a_topic_that_would_break_the_files_is_refused(tmp_path: Path, topic: str) -> None:
+    """What is no topic filter, or would be another line; nothing is kept of it."""
+    logins = DeviceLogins(tmp_path)
+    for writes, reads in ([OWN, topic], []), ([OWN], [topic]):
+        with pytest.raises(LoginError, match="no topic"):
+            logins.add("bench", 0, writes, reads)
+    assert logins.listed() == []
+    logins.add("bench", 0, ["+/a/#", "a//b", "#"])

@@ -159,6 +159,12 @@ def test_samples_of_a_decoder_stay_as_they_are() -> None:
     assert checked(lambda: DecodedMessage("demo", given)) == DecodedMessage("demo", given)
 
 
+def test_a_message_may_hold_more_samples_than_one_of_ours() -> None:
+    """As the queue of a device that packs its numbers tightly: 4000 samples are 300 KB in our own format."""
+    given = [sample(seq=n, ts_ms=NOW - n * 60_000, values={"air_temp_c": 21.25, "rh_pct": 70.5}) for n in range(4000)]
+    assert checked(lambda: DecodedMessage("demo", given)) == DecodedMessage("demo", given)
+
+
 def raising(error: BaseException) -> Callable[[], DecodedMessage]:
     """A decoder that fails."""
 
