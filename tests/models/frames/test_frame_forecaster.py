@@ -382,5 +382,5 @@ def test_a_missing_library_is_one_sentence(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"without LightGBM: pip install 'hothouse\[library\]'"):
+    with pytest.raises(ImportError, match=r"without LightGBM: pip install '\.\[library\]' in Hothouse's folder"):
         forecaster()
