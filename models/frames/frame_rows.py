@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.features.directions import mean_direction
 from models.features.weather_metrics import is_weather
 from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
 
@@ -128,7 +129,7 @@ class FrameRows:
         size = len(ends)
         count = np.bincount(row, minlength=size)
         if metric.kind == "angle":
-            mean = _vector_mean(row, values, size)
+            mean = mean_direction(row, values, size)
         elif metric.kind == "counter":
             before = np.concatenate([values[:1] if heard_ms == _NEVER_MS else [last], values[:-1]])[: len(values)]
             gained: F64 = np.where(values >= before, values - before, values)
@@ -146,14 +147,6 @@ class FrameRows:
         if len(values):
             self._heard_ms[series, c], self._last[series, c] = times_ms[-1], values[-1]
         return np.asarray(cells)
-
-
-def _vector_mean(row: I64, degrees: F64, size: int) -> F64:
-    """Of the directions in each row; opposite ones have none."""
-    east, north = (np.bincount(row, turn(np.radians(degrees)), size) for turn in (np.sin, np.cos))
-    count = np.bincount(row, minlength=size)
-    mean = np.degrees(np.arctan2(east, north)) % 360.0
-    return np.where(np.hypot(east, north) < 1e-9 * count, np.nan, mean)
 
 
 def _none(channels: int) -> ZoneSamples:

@@ -22,6 +22,7 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "STILL_READ",
     "ChangeAsked",
     "Extreme",
     "FirstRow",
@@ -46,6 +47,9 @@ MODEL_POINTER_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
+
+STILL_READ = "earlier readings are still being read"
+"""Why a forecast is weak, or a training waits, while a shard reads what has piled up; the page translates it."""
 
 DECIMALS = 4
 """Decimals of published values: finer than any sensor."""

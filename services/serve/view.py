@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from models.features.report_gaps import silent_after_s
-from services.messages import LiveEvent, ModelRow, ShownAlerts, ZoneForecast
+from services.messages import STILL_READ, LiveEvent, ModelRow, ShownAlerts, ZoneForecast
 from services.observe.duration import in_words
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
@@ -183,7 +183,7 @@ class View:
         reasons = list(answer.forecast["degraded"])
         if row_age_s > self._stale_after_s and self._backlog.get(key[0]):
             # Most rows get no forecast then, so that the age of the newest reading would only frighten.
-            reasons.append("earlier readings are still being read")
+            reasons.append(STILL_READ)
         elif self._is_old(answer, row_age_s):
             reasons.append(f"the newest reading is {in_words(row_age_s + answer.input_age_s)} old")
         if quiet_s > self._quiet_after_s:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge.wire.vocabulary import VOCABULARY
+from models.features.directions import mean_direction
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
 from services.store.history import History
@@ -21,8 +22,6 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 _OF = ("air_temp_c", "rh_pct")
-_CANCELLED = 1e-6
-"""Directions whose mean vector is shorter, in single precision, have no mean."""
 
 
 def resampled(
@@ -40,12 +39,14 @@ def resampled(
     values = {name: table[name].to_numpy(zero_copy_only=False) for name in wanted}
     for name in set(metrics) & set(DERIVED):
         values[name] = np.where(np.isnan(values[name]), DERIVED[name](*(values[of] for of in _OF)), values[name])
-    at, first = np.unique(ends, return_index=True)
+    at, first, row = np.unique(ends, return_index=True, return_inverse=True)
     found = Resampled(end_ms=at, mean={}, low={}, high={})
     for name in metrics:
         found["mean"][name], found["low"][name], found["high"][name] = _of_intervals(values[name], first)
         if name in VOCABULARY and VOCABULARY[name].kind == "angle":
-            found["mean"][name] = _mean_angle(values[name], first)
+            known = np.isfinite(values[name])
+            mean = mean_direction(row[known], values[name][known].astype(np.float64), len(at))
+            found["mean"][name] = mean.astype(np.float32)
     return found
 
 
@@ -78,12 +79,3 @@ def _of_intervals(values: npt.NDArray[np.floating], first: I64) -> tuple[F32, F3
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     low, high = (np.where(count > 0, side, np.nan) for side in (low, high))
     return mean.astype(np.float32), low.astype(np.float32), high.astype(np.float32)
-
-
-def _mean_angle(degrees: npt.NDArray[np.floating], first: I64) -> F32:
-    """The direction of the sum of directions, 0 to 360; NaN where none is known, or they cancel out."""
-    turned = np.exp(1j * np.deg2rad(degrees.astype(np.float64)))
-    x, _, _ = _of_intervals(turned.real, first)
-    y, _, _ = _of_intervals(turned.imag, first)
-    mean = np.rad2deg(np.arctan2(y, x)) % 360
-    return np.where(np.hypot(x, y) > _CANCELLED, mean, np.nan).astype(np.float32)

@@ -19,12 +19,11 @@ from services.learn.loop.triggers import NOTHING_NEW, NewData, Trigger, Triggers
 from services.learn.promotion.live_comparison import LiveComparison
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow_capacity import TrainingWait, wait_of
-from services.messages import ModelRow
+from services.messages import STILL_READ, ModelRow
 from services.observe.duration import in_words
 
 __all__ = ["DueTraining", "StreamHistory"]
 
-STILL_READ = "earlier readings are still being read"
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
 
