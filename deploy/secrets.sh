@@ -16,6 +16,23 @@ keep() { # FILE COMMAND...: the command's output, unless the file has something 
     [ -s "${file}" ] || "$@" >"${file}"
 }
 
+# Names are checked: one rule that the broker cannot read, as of a device z1+, and it does not start.
+is_name() {
+    case $1 in '' | *[!A-Za-z0-9_.-]*) return 1 ;; *) ;; esac
+}
+
+is_device() { # SITE/ZONE/DEVICE; + alone is any
+    rest=${1#*/}
+    for part in "${1%%/*}" "${rest%%/*}" "${rest#*/}"; do
+        [ "${part}" = + ] || is_name "${part}" || return 1
+    done
+}
+
+refuse() { # DEVICE
+    echo "logins: $1 is no site/zone/device, site/_uplink, clock or homeassistant (names: letters a to z, digits and . _ -)" >&2
+    exit 2
+}
+
 influx_token() {
     printf 'hothouse:%s' "$(random)"
 }
@@ -62,11 +79,13 @@ topic write homeassistant/device/+/config
 topic read homeassistant/status
 RULES
 fi
+set -f # + and * of a line are not for the shell
+tr -d '\r' <mosquitto/logins >secrets/logins # some editors end lines with it
 while read -r login devices || [ -n "${login}" ]; do # also the last line, where an editor did not end it
     case ${login} in
     '' | '#'*) continue ;;
     gateway | system) echo "logins: ${login} is a login of our own" >&2 && exit 2 ;;
-    *) ;;
+    *) is_name "${login}" || { echo "logins: ${login} is no login: letters a to z, digits and . _ -" >&2 && exit 2; } ;;
     esac
     logins="${logins} ${login}"
     printf '\nuser %s\n' "${login}" >>"${acl}"
@@ -78,15 +97,20 @@ while read -r login devices || [ -n "${login}" ]; do # also the last line, where
             echo "topic read hothouse/state/#"
             echo "topic read hothouse/presence/#"
             ;;
-        */*/*) for kind in sample plan event; do echo "topic write hothouse/v1/${device}/${kind}"; done ;;
+        */*/*)
+            is_device "${device}" || refuse "${device}"
+            for kind in sample plan event; do echo "topic write hothouse/v1/${device}/${kind}"; done
+            ;;
         */_uplink) # what a site's gateway sends on, and there what came on topics of no site
+            is_name "${device%/_uplink}" || refuse "${device}"
             echo "topic write hothouse/v1/${device}/+/record"
             echo "topic write hothouse/v1/_unknown/_uplink/+/record"
             ;;
-        *) echo "logins: ${device} is no site/zone/device, site/_uplink, clock or homeassistant" >&2 && exit 2 ;;
+        *) refuse "${device}" ;;
         esac >>"${acl}"
     done
-done <mosquitto/logins
+done <secrets/logins
+rm secrets/logins
 
 # Passwords stand in a file a login; the broker gets their hashes. Nothing secret is an argument, which others could list.
 : >secrets/mosquitto_passwords

@@ -157,9 +157,32 @@ def test_the_profile_is_written_beside_other_settings(deploy: Path) -> None:
     assert (deploy / ".env").read_text().splitlines()[:2] == ["HOTHOUSE_PORT=8123", "COMPOSE_PROFILES=full"]
 
 
-def test_a_device_that_is_none_is_refused(deploy: Path) -> None:
-    """A line that names no site/zone/device stops it."""
-    (deploy / "mosquitto/logins").write_text("porch demo/porch\n")
+@pytest.mark.parametrize(
+    "device", ["demo/porch", "demo/z+1/porch", "demo/z1/porch#", "demo/z1/a/b", "demo/*/porch", "de+mo/_uplink"]
+)
+def test_a_device_that_is_none_is_refused(deploy: Path, device: str) -> None:
+    """A line that names no site/zone/device stops it; the broker could not read its whole file of rules."""
+    (deploy / "mosquitto/logins").write_text(f"porch {device}\n")
     with pytest.raises(subprocess.CalledProcessError) as refused:
         make(deploy)
-    assert b"demo/porch is no site/zone/device, site/_uplink, clock or homeassistant" in refused.value.stderr
+    said = f"{device} is no site/zone/device, site/_uplink, clock or homeassistant"
+    assert said in refused.value.stderr.decode()
+
+
+def test_a_login_that_is_none_is_refused(deploy: Path) -> None:
+    """With a colon in it, the broker's file of passwords would name another login."""
+    (deploy / "mosquitto/logins").write_text("a:b demo/z1/porch\n")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(deploy)
+    assert "a:b is no login" in refused.value.stderr.decode()
+
+
+def test_lines_may_end_as_windows_ends_them(deploy: Path) -> None:
+    """The broker's rules have no carriage return, and a + that stands alone is any zone."""
+    (deploy / "mosquitto/logins").write_bytes(b"porch demo/z1/porch\r\nshed demo/+/shed\r\n")
+    make(deploy)
+    rules = (deploy / "secrets/mosquitto_acl").read_text()
+    assert "topic write hothouse/v1/demo/z1/porch/sample\n" in rules
+    assert "topic write hothouse/v1/demo/+/shed/plan\n" in rules
+    assert "\r" not in rules + (deploy / "secrets/mosquitto_passwords").read_text()
+    assert not (deploy / "secrets/logins").exists()
