@@ -354,6 +354,61 @@ def test_what_another_wrote_meanwhile_is_looked_at(opened: Open) -> None:
     assert there(opened()) == [1, 2, 3, 4]
 
 
+def test_rows_take_the_place_of_those_that_are_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each file that has one; all others stay as they are, also of columns that the new rows lack. Files that were
+    merged meanwhile, by the thread that merges, are looked for again.
+    """
+    writer, merging = table(opened()), table(opened())
+    for n in range(4):
+        writer.append(0, 300, rows(n, 288 * 40 + n, par=5.0))
+    better = rows(1, 2, 288 * 40 + 3, 7, zones=("z2",)).set_column(
+        3, "air_temp_c", pa.array(np.full(4, 50.0, np.float32))
+    )
+    commit, between = DeltaLog.commit, [True]
+
+    def merged_before(log: DeltaLog, *said: Any, **more: Any) -> None:
+        if between:
+            between.clear()
+            assert merging.compact(T0 + 50 * DAY, [0]) == 8
+        commit(log, *said, **more)
+
+    monkeypatch.setattr(DeltaLog, "commit", merged_before)
+    writer.replace(0, 300, better)
+    found = table(opened()).read()
+    assert found is not None
+    assert not between
+    said = {
+        (zone, (end_ms - T0) // STEP): (value, par)
+        for zone, end_ms, value, par in zip(
+            *(found[name].to_pylist() for name in ("zone", "end_ms", "air_temp_c", "par")), strict=True
+        )
+    }
+    replaced = {("z2", 1), ("z2", 2), ("z2", 288 * 40 + 3)}
+    assert len(found) == len(said) == 16
+    assert {at for at, (value, _) in said.items() if value == 50.0} == replaced
+    assert {at for at, (_, par) in said.items() if par is None} == replaced
+    assert all(value == n for (zone, n), (value, _) in said.items() if (zone, n) not in replaced)
+    writer.append(0, 300, rows(1, 2, 8))
+    assert there(opened()) == [0, 1, 2, 3, 8, *range(288 * 40, 288 * 40 + 4)]
+
+
+def test_a_writer_that_was_taken_over_replaces_nothing(opened: Open) -> None:
+    """Its last check comes after its files were written."""
+    older = table(opened())
+    older.append(0, 300, rows(1))
+    checks = iter([True, True, False])
+
+    def fenced() -> None:
+        if not next(checks):
+            raise FencedError("another process owns it")
+
+    with pytest.raises(FencedError):
+        older.replace(0, 300, rows(1, par=9.0), fenced)
+    found = table(opened()).read()
+    assert found is not None
+    assert "par" not in found.column_names or set(found["par"].to_pylist()) == {None}
+
+
 def test_a_compaction_that_would_lose_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of the files are counted against those that the log knows, before anything takes their place."""
     writer = table(FolderStorage(tmp_path))
