@@ -260,11 +260,21 @@ class Shard:
 
     def _issue(self, origins: Sequence[ForecastOrigin], reply: ForecastReply) -> None:
         """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
-        them. Raises ``HistoryError`` with none published.
+        them. Of an origin whose horizons have all passed meanwhile nothing is left to say. Raises ``HistoryError`` with
+        none published.
         """
         self._trace.answered()
         version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
         medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
+        answered = []
+        for origin, said in zip(origins, medians, strict=True):
+            if self._partitions[origin.partition].learner.is_past(origin):
+                self._queue.past_due.add(origin.site)
+            else:
+                answered.append((origin, said))
+        if not answered:
+            return
+        origins = [origin for origin, _ in answered]
         for number in {origin.partition for origin in origins}:
             self._checkpoint.wait(number)
         with self._changing:

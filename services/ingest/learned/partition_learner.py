@@ -138,6 +138,11 @@ class PartitionLearner:
         of_site = stale.get("", [])
         return [[*said, *stale.get(zone, ()), *of_site] for zone, said in zip(step.zones, faults, strict=True)]
 
+    def is_past(self, origin: ForecastOrigin) -> bool:
+        """Whether the truth of all that could be forecast from an origin has come, as after months without rows."""
+        age_steps = self._number(self.latest[origin.site].end_ms - origin.end_ms)
+        return age_steps >= self.spec.horizon_steps[-1]
+
     def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
