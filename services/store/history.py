@@ -35,6 +35,8 @@ readers of the new step miss them. What is there stays, and nobody counts a time
 
 _DAY_MS = 86_400_000
 
+FLUSHED_ROWS = 100_000
+"""About as many rows, of zones and devices, are written at once: they are in memory several times then."""
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -71,33 +73,45 @@ class History:
         self.channels = tuple(channels)
         self.zones, self.devices = RowTable(self.storage, ZONE_ROWS), RowTable(self.storage, DEVICE_ROWS)
         self._pending: list[SiteStep] = []
+        self._pending_rows = 0
 
     def add(self, steps: Iterable[SiteStep]) -> None:
         """Take rows; they are durable after the next :meth:`flush`. A row that is there already changes nothing."""
-        self._pending.extend(steps)
+        for step in steps:
+            self._pending.append(step)
+            self._pending_rows += step.rows or 1
 
     @property
     def pending(self) -> int:
         """Steps that wait for a flush."""
         return len(self._pending)
 
+    @property
+    def pending_rows(self) -> int:
+        """The rows, of zones and devices, in them; a step without any counts as one."""
+        return self._pending_rows
+
     def flush(self, check: Callable[[int], None] = lambda partition: None) -> None:
         """Make every added row durable; raises :class:`HistoryError` and keeps them for the next flush if it cannot.
 
         ``check`` raises when the partition it is given belongs to another writer by now; no row of it is added then.
         """
-        by_writer: dict[tuple[int, int], list[SiteStep]] = {}
-        for step in self._pending:
-            by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
-        for (number, step_s), steps in by_writer.items():
-            still_ours = partial(check, number)
-            still_ours()
-            for table, rows in (
-                (self.zones, zone_table(self.channels, steps, step_s)), (self.devices, _device_table(steps, step_s)),
-            ):  # fmt: skip
-                if len(rows):
-                    table.append(number, step_s, _each_once(rows, table.spec.identity), still_ours)
-        self._pending = []
+        while self._pending:
+            some = _some(self._pending)
+            by_writer: dict[tuple[int, int], list[SiteStep]] = {}
+            for step in some:
+                by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
+            for (number, step_s), steps in by_writer.items():
+                still_ours = partial(check, number)
+                still_ours()
+                for table, rows in (
+                    (self.zones, zone_table(self.channels, steps, step_s)),
+                    (self.devices, _device_table(steps, step_s)),
+                ):  # fmt: skip
+                    if len(rows):
+                        table.append(number, step_s, _each_once(rows, table.spec.identity), still_ours)
+            del self._pending[: len(some)]
+            self._pending_rows -= sum(step.rows or 1 for step in some)
 
     def add_missing(
         self, partition: int, site: str, rows: pa.Table, check: Callable[[], None] = always
@@ -187,6 +201,16 @@ class History:
         if rows is None:
             rows = zone_table(self.channels, []) if kind == "zones" else _device_table([])
         return rows.combine_chunks().sort_by([(key, "ascending") for key in keys])
+
+
+def _some(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
+    """The first of the steps, about as many as have :data:`FLUSHED_ROWS` rows."""
+    rows = 0
+    for number, step in enumerate(steps):
+        rows += step.rows
+        if rows >= FLUSHED_ROWS:
+            return steps[: number + 1]
+    return steps[:]
 
 
 def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:

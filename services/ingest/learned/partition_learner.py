@@ -62,7 +62,7 @@ class PartitionLearner:
 
     def learn(self, step: SiteStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
-        before = self.latest.get(step.site)
+        before, step = self.latest.get(step.site), step.made()
         self.latest[step.site] = step
         self.examples.know(step.site, step.zones)
         if not step.zones:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from services.store.files import write_atomically
 from services.store.history import History, age_column, zone_table
 from services.store.rows import DeviceRow, SiteStep
 from services.store.tables.delta_log import KEPT_H
+from services.store.tables.row_table import RowTable
 
 CHANNELS = ("air_temp_c", "rh_pct")
 DAY = 86_400_000
@@ -239,3 +241,29 @@ def test_rows_in_which_nothing_was_read_are_filled(tmp_path: Path) -> None:
     held = after.filter(pa.array((after["end_ms"].to_numpy() > T0) & (after["end_ms"].to_numpy() < T0 + 5 * 300_000)))
     assert set(held[CHANNELS[-1]].to_pylist()) == {7.5}
     assert history.add_missing(0, "demo", rows) == (0, 10, 0, 0)
+
+
+def test_much_is_flushed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that memory holds little of it several times. What is durable waits no more if the next piece fails."""
+    monkeypatch.setattr("services.store.history.FLUSHED_ROWS", 10)
+    history, append, written = History(tmp_path, CHANNELS), RowTable.append, list[int]()
+
+    def counted(table: RowTable, partition: int, step_s: int, rows: pa.Table, *more: Any) -> None:
+        if len(written) == 3:
+            written.append(0)
+            raise HistoryError("the disk is full")
+        written.append(len(rows))
+        append(table, partition, step_s, rows, *more)
+
+    monkeypatch.setattr(RowTable, "append", counted)
+    steps = [site_step(T0 + n * 300_000) for n in range(12)]
+    history.add(steps)
+    assert history.pending_rows == sum(len(step.zones) + len(step.devices) for step in steps)
+    with pytest.raises(HistoryError, match="the disk is full"):
+        history.flush()
+    assert 0 < history.pending < len(steps)
+    history.flush()
+    assert (history.pending, history.pending_rows) == (0, 0)
+    assert max(written) <= 12
+    assert len(history.read()) == 2 * len(steps)
+    assert len(history.read(kind="devices")) == sum(len(step.devices) for step in steps)

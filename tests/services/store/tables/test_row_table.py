@@ -21,7 +21,7 @@ from services.store.history import ZONE_ROWS
 from services.store.storage import FolderStorage, Storage
 from services.store.tables import compaction, file_spans, row_table
 from services.store.tables.compaction import SMALL_FILES
-from services.store.tables.delta_log import DeltaLog, TableChangedError
+from services.store.tables.delta_log import DeltaLog, TableChangedError, TableFile
 from services.store.tables.file_name import FileName
 from services.store.tables.row_table import RowTable
 from tests.storages import TABLE_KINDS, Open, opener
@@ -78,6 +78,16 @@ def test_a_days_small_files_become_one_and_a_months_days_do(opened: Open) -> Non
     for key in listed:
         assert opened().entry(key) is not None
     assert writer.span_ms() == (T0, T0 + (288 * 39 + 1) * STEP)
+
+
+@given(st.lists(st.integers(1, compaction.FILE_ROWS), max_size=40), st.integers(1, 2 * compaction.FILE_ROWS))
+def test_no_more_rows_are_merged_at_once_than_make_a_file(there: list[int], rows: int) -> None:
+    """A day of a large site has millions, and all that are merged are in memory."""
+    files = [TableFile(str(n), 1, count, 0, 0, ("a", "a"), ("z", "z")) for n, count in enumerate(there)]
+    merged = compaction.small_files(files, rows)
+    assert not merged or rows + sum(file.rows for file in merged) <= compaction.FILE_ROWS
+    assert len(merged) == len({file.path for file in merged})
+    assert not merged or len(merged) >= SMALL_FILES - 1
 
 
 def test_rows_of_many_zones_are_cut_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
