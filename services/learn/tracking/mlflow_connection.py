@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from services.errors import RegistryError, RegistryRefusedError
+from services.errors import PromotionRefusedError, RegistryError, RegistryRefusedError
 from services.learn.tracking.mlflow_errors import translated
-from services.learn.tracking.mlflow_import import MlflowClient
+from services.learn.tracking.mlflow_import import MlflowClient, MlflowException
 from services.learn.tracking.registry_owner import OWNER_TAG
 
 __all__ = ["MlflowConnection"]
@@ -37,9 +37,12 @@ class MlflowConnection:
         """The client, for one piece of work; MLflow's errors in it become ours (:func:`.mlflow_errors.translated`)."""
         with translated(self._uri):
             with self._connecting:
-                if self._client is None:
-                    self._client = self._connect()
-            yield self._client
+                client = self._client = self._client or self._connect()
+            try:
+                yield client
+            except (MlflowException, PromotionRefusedError):
+                self._client = None  # what was made may be gone: an MLflow may come back empty
+                raise
 
     def _connect(self) -> MlflowClient:
         client = MlflowClient(self._uri)

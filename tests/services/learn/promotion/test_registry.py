@@ -206,6 +206,17 @@ def test_whose_models_they_are_is_asked_again_where_the_storage_is_away(registry
     assert ours.champion() == "online"
 
 
+def test_an_mlflow_that_comes_back_empty_is_used_again(registry: Registry, tmp_path: Path) -> None:
+    """Its server lost its files, or somebody removed the models: once that is told, there are new ones."""
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
+    MlflowClient(registry._uri).delete_registered_model("hothouse")
+    with pytest.raises(PromotionRefusedError, match="not in MLflow any more"):
+        registry.champion()
+    assert registry.champion() == "online"
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "b"), created_ms=2))
+    assert registry.champion() == "v1"
+
+
 def test_mlflow_away_is_one_clear_error(tmp_path: Path) -> None:
     """A registry that cannot be reached raises RegistryError that names the address, within seconds."""
     with pytest.raises(RegistryError, match=r"does not answer at http://127\.0\.0\.1:1"):
