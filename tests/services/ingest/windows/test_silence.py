@@ -167,8 +167,8 @@ def test_rows_of_a_silence_are_the_same_whenever_they_are_asked_for() -> None:
 
     at_once = windows().feed(list(records())).steps
     into, made = windows(), []
-    for one in records():
-        made += [step.made() for step in into.feed([one]).steps]
+    for told in records():
+        made += [step.made() for step in into.feed([told]).steps]
     assert len(at_once) == len(made) > 690
     assert sum(isinstance(step, SilentStep) for step in at_once) > 650
     for one, other in zip(at_once, made, strict=True):
