@@ -38,7 +38,7 @@ from services.ingest.snapshots.later_release import SNAPSHOTS
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
-from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_STEPS
+from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_ROWS
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
 from services.store.examples.shown_examples import ShownExamples
 from services.store.forecasts import IssuedForecast, IssuedForecasts
@@ -180,7 +180,7 @@ class Shard:
             len(p.dead_letters) + len(p.learner.plans.kept) + len(p.learner.examples.kept) + len(p.alerts.told)
             for p in self._partitions.values()
         )
-        return self._history.pending >= MAX_UNFLUSHED_STEPS or waiting >= MAX_WAITING
+        return self._history.pending_rows >= MAX_UNFLUSHED_ROWS or waiting >= MAX_WAITING
 
     def _show(self) -> None:
         if self._each_second.due(self._clock_s()):
@@ -260,11 +260,21 @@ class Shard:
 
     def _issue(self, origins: Sequence[ForecastOrigin], reply: ForecastReply) -> None:
         """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
-        them. Raises ``HistoryError`` with none published.
+        them. Of an origin whose horizons have all passed meanwhile nothing is left to say. Raises ``HistoryError`` with
+        none published.
         """
         self._trace.answered()
         version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
         medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
+        answered = []
+        for origin, said in zip(origins, medians, strict=True):
+            if self._partitions[origin.partition].learner.is_past(origin):
+                self._queue.past_due.add(origin.site)
+            else:
+                answered.append((origin, said))
+        if not answered:
+            return
+        origins = [origin for origin, _ in answered]
         for number in {origin.partition for origin in origins}:
             self._checkpoint.wait(number)
         with self._changing:
@@ -272,7 +282,7 @@ class Shard:
                 self._partitions[origin.partition].learner.answer(
                     origin, version, None if version == ONLINE_VERSION else said
                 )
-                for origin, said in zip(origins, medians, strict=True)
+                for origin, said in answered
             ]
         self._issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._checkpoint.check)
         self._failpoint("forecast kept")

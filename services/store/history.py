@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,8 @@ readers of the new step miss them. What is there stays, and nobody counts a time
 
 _DAY_MS = 86_400_000
 
+FLUSHED_ROWS = 100_000
+"""About as many rows, of zones and devices, are written at once: they are in memory several times then."""
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -44,6 +47,7 @@ class MissingAdded(NamedTuple):
     added: int
     there: int
     conflicts: int  # of those that were there: they say something else
+    filled: int  # rows that were there, in which nothing was read: these took their place
 
 
 def age_column(channel: str) -> str:
@@ -69,62 +73,80 @@ class History:
         self.channels = tuple(channels)
         self.zones, self.devices = RowTable(self.storage, ZONE_ROWS), RowTable(self.storage, DEVICE_ROWS)
         self._pending: list[SiteStep] = []
+        self._pending_rows = 0
 
     def add(self, steps: Iterable[SiteStep]) -> None:
         """Take rows; they are durable after the next :meth:`flush`. A row that is there already changes nothing."""
-        self._pending.extend(steps)
+        for step in steps:
+            self._pending.append(step)
+            self._pending_rows += step.rows or 1
 
     @property
     def pending(self) -> int:
         """Steps that wait for a flush."""
         return len(self._pending)
 
+    @property
+    def pending_rows(self) -> int:
+        """The rows, of zones and devices, in them; a step without any counts as one."""
+        return self._pending_rows
+
     def flush(self, check: Callable[[int], None] = lambda partition: None) -> None:
         """Make every added row durable; raises :class:`HistoryError` and keeps them for the next flush if it cannot.
 
         ``check`` raises when the partition it is given belongs to another writer by now; no row of it is added then.
         """
-        by_writer: dict[tuple[int, int], list[SiteStep]] = {}
-        for step in self._pending:
-            by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
-        for (number, step_s), steps in by_writer.items():
-            still_ours = partial(check, number)
-            still_ours()
-            for table, rows in (
-                (self.zones, zone_table(self.channels, steps, step_s)), (self.devices, _device_table(steps, step_s)),
-            ):  # fmt: skip
-                if len(rows):
-                    table.append(number, step_s, _each_once(rows, table.spec.identity), still_ours)
-        self._pending = []
+        while self._pending:
+            some = _some(self._pending)
+            by_writer: dict[tuple[int, int], list[SiteStep]] = {}
+            for step in some:
+                by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
+            for (number, step_s), steps in by_writer.items():
+                still_ours = partial(check, number)
+                still_ours()
+                for table, rows in (
+                    (self.zones, zone_table(self.channels, steps, step_s)),
+                    (self.devices, _device_table(steps, step_s)),
+                ):  # fmt: skip
+                    if len(rows):
+                        table.append(number, step_s, _each_once(rows, table.spec.identity), still_ours)
+            del self._pending[: len(some)]
+            self._pending_rows -= sum(step.rows or 1 for step in some)
 
     def add_missing(
         self, partition: int, site: str, rows: pa.Table, check: Callable[[], None] = always
     ) -> MissingAdded:
         """Make zone rows of a site durable, where there is none of that zone and end: what is there stays.
 
-        ``rows`` has the columns of :func:`zone_table`. For the partition's writer, who flushes before: rows that wait
-        for a flush are not looked at. Raises as :meth:`flush`.
+        But for a row in which nothing was read, as of a site whose gateway was away: a row with readings takes its
+        place. ``rows`` has the columns of :func:`zone_table`. For the partition's writer, who flushes before: rows that
+        wait for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         # Of whatever step: a zone has one row at an end.
         before = self.zones.read(int(ends.min()) - 1, int(ends.max()), [site])
         if before is None:
             before = zone_table(self.channels, [])
+        if "step_s" in rows.column_names:
+            rows = rows.drop_columns("step_s")  # not in rows of an import that a version before has begun
+        rows = rows.append_column("step_s", pa.array(np.full(len(rows), self.step_s, np.int32)))
         there = {
             key: n for n, key in enumerate(zip(before["end_ms"].to_pylist(), before["zone"].to_pylist(), strict=True))
         }
         known = [there.get(key) for key in zip(rows["end_ms"].to_pylist(), rows["zone"].to_pylist(), strict=True)]
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
-        conflicts = _differing(
-            old, before.take(pa.array([n for n in known if n is not None], pa.int64())), self.channels
-        )
+        before = before.take(pa.array([n for n in known if n is not None], pa.int64()))
+        fills = _were_read(old, self.channels, self.step_s) & ~_were_read(before, self.channels, self.step_s)
+        fills &= _numbers(before, "step_s") == self.step_s
+        stay = pa.array(~fills)
+        conflicts = _differing(old.filter(stay), before.filter(stay), self.channels)
         if len(new):
-            if "step_s" in new.column_names:  # not in rows of an import that a version before has begun
-                new = new.drop_columns("step_s")
-            new = new.append_column("step_s", pa.array(np.full(len(new), self.step_s, np.int32)))
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
-        return MissingAdded(len(new), len(old), conflicts)
+        if fills.any():
+            filled = _filled(old.filter(pa.array(fills)), before.filter(pa.array(fills)), self.channels)
+            self.zones.replace(partition, self.step_s, _each_once(filled, ZONE_ROWS.identity), check)
+        return MissingAdded(len(new), int((~fills).sum()), conflicts, int(fills.sum()))
 
     def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
         """Make few files of months that ended before the day of ``before_ms``; returns how many it replaced.
@@ -181,6 +203,16 @@ class History:
         return rows.combine_chunks().sort_by([(key, "ascending") for key in keys])
 
 
+def _some(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
+    """The first of the steps, about as many as have :data:`FLUSHED_ROWS` rows."""
+    rows = 0
+    for number, step in enumerate(steps):
+        rows += step.rows
+        if rows >= FLUSHED_ROWS:
+            return steps[: number + 1]
+    return steps[:]
+
+
 def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:
     """The zone rows of steps of that length, as the table has them."""
     counts = [len(step.zones) for step in steps]
@@ -212,6 +244,33 @@ def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
             said, there = new[name].to_numpy(), old[name].to_numpy()
             differs |= ~np.isnan(said) & ~(np.abs(said - there) <= ROUNDING * np.maximum(np.abs(there), 1))
     return int(differs.sum())
+
+
+def _were_read(rows: pa.Table, channels: Sequence[str], step_s: int) -> npt.NDArray[np.bool_]:
+    """In which rows of this length anything was read: a value may also be one that holds from a reading before."""
+    read = np.zeros(len(rows), bool)
+    for name in channels:
+        age_s, value = _numbers(rows, age_column(name)), _numbers(rows, name)
+        read |= (age_s < step_s) | (np.isnan(age_s) & ~np.isnan(value))
+    return read
+
+
+def _filled(rows: pa.Table, before: pa.Table, channels: Sequence[str]) -> pa.Table:
+    """The rows, with what those ``before`` hold of channels that they know nothing of."""
+    for name in channels:
+        unknown = np.isnan(_numbers(rows, age_column(name))) & np.isnan(_numbers(rows, name))
+        for column in (name, age_column(name)):
+            both = pa.array(np.where(unknown, _numbers(before, column), _numbers(rows, column)))
+            others = rows.drop_columns(column) if column in rows.column_names else rows
+            rows = others.append_column(column, both)
+    return rows
+
+
+def _numbers(rows: pa.Table, column: str) -> npt.NDArray[np.float32]:
+    """A column's values [n]; NaN where older rows do not have it."""
+    if column not in rows.column_names:
+        return np.full(len(rows), np.nan, np.float32)
+    return np.asarray(rows[column].to_numpy(), np.float32)
 
 
 def _each_once(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep", "UnitFault"]
+__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SilentStep", "SiteStep", "UnitFault"]
 
 Column = npt.NDArray[Any]
 
@@ -125,6 +125,51 @@ class SiteStep:
     step_ms: int = 0  # how long the row is; 0 where nobody asks
     faults: Sequence[Sequence[str]] = ()  # [Z], what is wrong with a zone's sensors; () where nobody looked
     units: tuple[UnitFault, ...] = ()  # the site's sensors of another unit: their values are in no zone's row
+
+    @property
+    def rows(self) -> int:
+        """How many rows, of zones and of devices, it has."""
+        return len(self.zones) + len(self.devices)
+
+    def made(self) -> SiteStep:
+        """The step with its values in memory."""
+        return self
+
+
+class SilentStep(SiteStep):
+    """A step without a sample, whose values and ages are made when they are asked for: of a large site that was silent
+    for days thousands close together, which would be gigabytes.
+    """
+
+    __slots__ = ("_rows",)
+    _rows: Callable[[int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]
+
+    def __init__(
+        self, partition: int, site: str, end_ms: int, zones: tuple[str, ...],
+        rows: Callable[[int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]], schema_version: int,
+        step_ms: int, units: tuple[UnitFault, ...],
+    ) -> None:  # fmt: skip
+        said = {
+            "partition": partition, "site": site, "end_ms": end_ms, "zones": zones, "_rows": rows, "devices": (),
+            "schema_version": schema_version, "step_ms": step_ms, "faults": (), "units": units,
+        }  # fmt: skip
+        for name, value in said.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def values(self) -> npt.NDArray[np.float32]:
+        return self._rows(self.end_ms)[0]
+
+    @property
+    def ages_s(self) -> npt.NDArray[np.float32]:
+        return self._rows(self.end_ms)[1]
+
+    def made(self) -> SiteStep:
+        values, ages_s = self._rows(self.end_ms)
+        return SiteStep(
+            self.partition, self.site, self.end_ms, self.zones, values, ages_s, self.devices, self.schema_version,
+            self.step_ms, units=self.units,
+        )  # fmt: skip
 
 
 class DeadLetter(NamedTuple):

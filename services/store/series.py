@@ -138,8 +138,11 @@ class InfluxWriter:
         """Queue the zone rows of closed steps; a zone without any value in a step has no point."""
         for site in dict.fromkeys(step.site for step in steps):
             mine = [step for step in steps if step.site == site]
-            ends = [step.end_ms for step in mine]
-            self._put(_Put(Stream("rows", site), min(ends), max(ends), row_lines(self._channels, mine)))
+            at_once = max(BATCH // max(1, *(len(step.zones) for step in mine)), 1)
+            for begin in range(0, len(mine), at_once):  # after days of silence there are thousands
+                some = mine[begin : begin + at_once]
+                ends = [step.end_ms for step in some]
+                self._put(_Put(Stream("rows", site), min(ends), max(ends), row_lines(self._channels, some)))
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Queue issued forecasts, one point a target and horizon."""

@@ -62,7 +62,7 @@ class PartitionLearner:
 
     def learn(self, step: SiteStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
-        before = self.latest.get(step.site)
+        before, step = self.latest.get(step.site), step.made()
         self.latest[step.site] = step
         self.examples.know(step.site, step.zones)
         if not step.zones:
@@ -137,6 +137,11 @@ class PartitionLearner:
         faults = step.faults or [()] * len(step.zones)
         of_site = stale.get("", [])
         return [[*said, *stale.get(zone, ()), *of_site] for zone, said in zip(step.zones, faults, strict=True)]
+
+    def is_past(self, origin: ForecastOrigin) -> bool:
+        """Whether the truth of all that could be forecast from an origin has come, as after months without rows."""
+        age_steps = self._number(self.latest[origin.site].end_ms - origin.end_ms)
+        return age_steps >= self.spec.horizon_steps[-1]
 
     def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.

@@ -119,7 +119,7 @@ class Checkpoint:
     def is_due(self, now_s: float, is_behind: bool, awaits_forecasts: bool) -> bool:
         """Whether it is time to save, and nothing is being saved; as in ``services.ingest.snapshots.snapshot_pace``."""
         unsaved = max((saver.partition.offset - saver.offset for saver in self._savers.values()), default=0)
-        progress = Progress(unsaved, self._history.pending, is_behind, awaits_forecasts)
+        progress = Progress(unsaved, self._history.pending_rows, is_behind, awaits_forecasts)
         return self._pace.is_due(now_s, progress) and not any(map(self.is_writing, self._savers))
 
     def is_writing(self, number: int) -> bool:

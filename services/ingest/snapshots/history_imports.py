@@ -1,6 +1,6 @@
 """Step 4 of the way of a reading: history that somebody imports into a running shard.
 
-Each round does a little: rows of some days are added to the history, where there is none; then the learners of the
+Each round does a little: rows of some days are added to the history, where nothing was read; then the learners of the
 partition are grown again beside those that serve, in the order of time, and exchanged. An import is ``done`` once a
 snapshot has what was learned. Whatever is killed meanwhile is begun again, and what was done changes nothing.
 """
@@ -116,12 +116,12 @@ class HistoryImports:
                 partition.number, note["site"], rows, lambda: self._check(partition.number)
             )
             for name, count in found._asdict().items():
-                changed[name] += count  # type: ignore[literal-required]
+                changed[name] = changed.get(name, 0) + count  # type: ignore[literal-required]
         changed["days"] += 1
         if changed["days"] == note["of_days"]:
             oldest_ms = 0 if newest is None else newest.end_ms - REGROW_DAYS * DAY_MS
             # Rows that were there count too: a day that was added, and not noted before a crash, was there afterwards.
-            learns = changed["added"] + changed["there"] > 0 and note["last_ms"] > oldest_ms
+            learns = changed["added"] + changed["there"] + changed.get("filled", 0) > 0 and note["last_ms"] > oldest_ms
             changed["state"] = "added" if learns else "done"
             del self._days[job.id]
         self._keep(job, note, changed, partition.number)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from services.ingest.snapshots.snapshot import Saved
 
-__all__ = ["MAX_UNFLUSHED_STEPS", "Progress", "SnapshotPace"]
+__all__ = ["MAX_UNFLUSHED_ROWS", "Progress", "SnapshotPace"]
 
 SNAPSHOT_RECORDS = 20_000
 PAUSES_BEHIND = 4
@@ -22,8 +22,9 @@ SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 LOOKED_AT_BYTES_PER_S = 100_000_000
 """Nor does it look for what has changed in more than this."""
-MAX_UNFLUSHED_STEPS = 20_000
-"""Steps kept in memory while the history cannot be written; then the shard stops reading."""
+MAX_UNFLUSHED_ROWS = 2_000_000
+"""Rows, of zones and devices, kept in memory while the history cannot be written; then the shard stops reading. They
+take some 300 MB, however large the sites are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Progress:
     """How far a shard is beyond its snapshots."""
 
     unsaved_records: int  # of the partition with the most
-    unflushed_steps: int
+    unflushed_rows: int
     is_behind: bool  # there is a backlog
     awaits_forecasts: bool
 
@@ -58,7 +59,7 @@ class SnapshotPace:
         passed_s = now_s - self._began_s
         if self._fails:  # else a shard that has read on for long would try all the time
             return passed_s >= self._pause_s
-        is_full = progress.unflushed_steps >= MAX_UNFLUSHED_STEPS and passed_s >= self._pause_s
+        is_full = progress.unflushed_rows >= MAX_UNFLUSHED_ROWS and passed_s >= self._pause_s
         return passed_s >= pause_s or is_full or progress.unsaved_records >= SNAPSHOT_RECORDS
 
     def began(self, now_s: float) -> None:

@@ -23,8 +23,9 @@ from services.ingest.windows.site_rules import Curve, SiteRules, calibrated
 from services.ingest.windows.units import Units
 from services.store.rows import DeviceRows
 
-__all__ = ["Sensors"]
+__all__ = ["Held", "Sensors"]
 
+Bools = npt.NDArray[np.bool_]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I32 = npt.NDArray[np.int32]
@@ -50,23 +51,16 @@ class Sensors:
         # Layout, place in it, how the value there is calibrated, and of what it is.
         self._curves: list[tuple[int, int, Curve, Metric]] = []
         self._table: _Table | None = None
+        self._held: Held | None = None
         self.units = Units()
 
-    def close(
-        self, samples: OpenSamples | None, names: Names, end_ms: int
-    ) -> tuple[tuple[str, ...], F32, F32, DeviceRows]:
+    def close(self, samples: OpenSamples, names: Names, end_ms: int) -> tuple[tuple[str, ...], F32, F32, DeviceRows]:
         """Zones, their values [Z, C] and ages in seconds [Z, C] at ``end_ms``, and the device rows of a step.
 
         ``samples`` are those of the step, each id once, by the numbers of ``names``. A sensor without a reading in
         this step counts with its last value for as long as its metric holds. One that sends another unit counts
         for nothing but its device row (:class:`~services.ingest.windows.units.Units`).
         """
-        if samples is None:
-            self._arranged()
-            nothing = np.zeros(len(self._ts))
-            self.units.learn(nothing.astype(np.int64), nothing, nothing, end_ms)
-            mean, devices = np.full(len(self._ts), np.nan), DeviceRows.of(())
-            return *self._zone_rows(np.zeros(len(self._ts), bool), mean, end_ms), devices
         order = samples.order(names.ranks)
         layouts = self._layouts_of(samples.device[order], samples.metric_set[order], names)
         table = self._arranged()
@@ -83,11 +77,26 @@ class Sensors:
             known = sensor >= 0
             sensor, value, ts_each = sensor[known], value[known], ts_each[known]
         fresh, mean, devices = self._device_rows(table, sensor, value, ts_each, end_ms)
-        return *self._zone_rows(fresh, mean, end_ms), devices
+        self._held = None
+        held = self._hold()
+        return held.zones, *held.rows(end_ms, fresh, mean), devices
+
+    def close_silent(self, end_ms: int) -> Held:
+        """What makes the rows of a step without a sample."""
+        self._arranged()
+        nothing = np.zeros(len(self._ts))
+        self.units.learn(nothing.astype(np.int64), nothing, nothing, end_ms)
+        return self._hold()
+
+    def _hold(self) -> Held:
+        table, faulty = self._arranged(), self.units.faulty if self.units.faults else None
+        if self._held is None or self._held.table is not table or self._held.faulty is not faulty:
+            self._held = Held(table, self._ts.copy(), self._value.copy(), faulty, len(self._vocabulary))
+        return self._held
 
     def _device_rows(
         self, table: _Table, sensor: I64, value: F64, ts: I64, end_ms: int
-    ) -> tuple[npt.NDArray[np.bool_], F64, DeviceRows]:
+    ) -> tuple[Bools, F64, DeviceRows]:
         """Which sensors have a reading [S], the mean of those [S], and their rows; the readings stand in id order."""
         size = len(self._ts)
         count = np.bincount(sensor, minlength=size)
@@ -124,30 +133,6 @@ class Sensors:
                 known = self._ts[index] != _NEVER_MS
                 mean[index] = _increase(float(self._value[index]) if known else in_time[0], in_time)
 
-    def _zone_rows(self, fresh: npt.NDArray[np.bool_], mean: F64, end_ms: int) -> tuple[tuple[str, ...], F32, F32]:
-        table = self._arranged()
-        width = len(self._vocabulary)
-        values = np.full(len(table.zones) * width, np.nan, np.float32)
-        ages = np.full(len(table.zones) * width, np.nan, np.float32)
-        if len(table.chosen):
-            chosen, group = table.chosen, table.group
-            newest = np.maximum.reduceat(self._ts[chosen], table.group_start)
-            ages[table.cell] = (end_ms - newest) / 1000
-            known = fresh[chosen] | (end_ms - self._ts[chosen] <= table.hold_ms[chosen])
-            if self.units.faults:
-                known &= ~self.units.faulty[chosen]
-            now = np.where(fresh[chosen], mean[chosen], self._value[chosen])[known]
-            group = group[known]
-            if len(table.cell) < len(chosen):
-                group, now = _medians(group, now)
-            values[table.cell[group]] = now
-            for number, members in table.angle_groups:
-                of = [s for s in members if fresh[s] or end_ms - self._ts[s] <= table.hold_ms[s]]
-                if of:
-                    angles = [float(mean[s] if fresh[s] else self._value[s]) for s in of]
-                    values[table.cell[number]] = _vector_mean(angles)
-        return _join_weather(table.zones, values.reshape(-1, width), ages.reshape(-1, width))
-
     def _layouts_of(self, device: I32, metric_set: I32, names: Names) -> I64:
         """The layout of each sample [n]: what a device sends at once, in its order; it sends the same each time."""
         if names is not self._names or len(self._sensors_of) > _MAX_LAYOUTS:
@@ -178,6 +163,7 @@ class Sensors:
         self.units.keep(kept)
         self._zones = {name: number for number, name in enumerate(of for of in self._zones if of != zone)}
         self._table = None
+        self._held = None
         self.forget_layouts()
 
     def _layout(self, device: int, metric_set: int) -> int:
@@ -228,8 +214,45 @@ class Sensors:
         self._ts, self._value = state["ts_ms"].copy(), state["values"].copy()
         self.units = Units()
         self.units.load(list(self._index), state["units"])
-        self._names, self._table = Names(), None
+        self._names, self._table, self._held = Names(), None, None
         self.forget_layouts()
+
+
+class Held:
+    """What a site's sensors said last, from which rows follow until one of them says something else."""
+
+    def __init__(self, table: _Table, ts: I64, value: F64, faulty: Bools | None, channels: int) -> None:
+        self.table, self.faulty = table, faulty
+        self.zones = tuple(zone for zone in table.zones if zone != SITE_ZONE)
+        self._ts, self._value, self._channels = ts, value, channels
+
+    def silent_rows(self, end_ms: int) -> tuple[F32, F32]:
+        """:meth:`rows` of a step in which no sensor has a reading."""
+        return self.rows(end_ms, np.zeros(len(self._ts), bool), np.full(len(self._ts), np.nan))
+
+    def rows(self, end_ms: int, fresh: Bools, mean: F64) -> tuple[F32, F32]:
+        """Values and ages of the zones; of sensors that are ``fresh`` [S] the ``mean`` [S] counts."""
+        table, width = self.table, self._channels
+        values = np.full(len(table.zones) * width, np.nan, np.float32)
+        ages = np.full(len(table.zones) * width, np.nan, np.float32)
+        if len(table.chosen):
+            chosen, group = table.chosen, table.group
+            newest = np.maximum.reduceat(self._ts[chosen], table.group_start)
+            ages[table.cell] = (end_ms - newest) / 1000
+            known = fresh[chosen] | (end_ms - self._ts[chosen] <= table.hold_ms[chosen])
+            if self.faulty is not None:
+                known &= ~self.faulty[chosen]
+            now = np.where(fresh[chosen], mean[chosen], self._value[chosen])[known]
+            group = group[known]
+            if len(table.cell) < len(chosen):
+                group, now = _medians(group, now)
+            values[table.cell[group]] = now
+            for number, members in table.angle_groups:
+                of = [s for s in members if fresh[s] or end_ms - self._ts[s] <= table.hold_ms[s]]
+                if of:
+                    angles = [float(mean[s] if fresh[s] else self._value[s]) for s in of]
+                    values[table.cell[number]] = _vector_mean(angles)
+        return _join_weather(table.zones, values.reshape(-1, width), ages.reshape(-1, width))
 
 
 class _Table:
@@ -325,15 +348,14 @@ def _run_lengths(starts: I64, end: int) -> I64:
     return lengths
 
 
-def _join_weather(zones: Sequence[str], values: F32, ages: F32) -> tuple[tuple[str, ...], F32, F32]:
+def _join_weather(zones: Sequence[str], values: F32, ages: F32) -> tuple[F32, F32]:
     """Take the site's own row out and give each zone what it never had itself."""
     if SITE_ZONE not in zones:
-        return tuple(zones), values, ages
+        return values, ages
     at = zones.index(SITE_ZONE)
     rest = np.arange(len(zones)) != at
     missing = np.isnan(ages[rest])
-    joined = np.where(missing, values[at], values[rest]), np.where(missing, ages[at], ages[rest])
-    return tuple(zone for zone in zones if zone != SITE_ZONE), *joined
+    return np.where(missing, values[at], values[rest]), np.where(missing, ages[at], ages[rest])
 
 
 def _vector_mean(degrees: Sequence[float]) -> float:

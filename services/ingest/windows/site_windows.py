@@ -20,7 +20,7 @@ from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.site_zones import Zones
-from services.store.rows import SiteStep
+from services.store.rows import SilentStep, SiteStep, UnitFault
 
 __all__ = ["GAP_MS", "LONG_SILENCE_MS", "SiteWindows"]
 
@@ -254,13 +254,21 @@ class SiteWindows:
         row = self._open_rows.pop(end_ms, None)
         if row is not None:
             self._newest_row_ms = end_ms
-        samples = None if row is None else row.samples()
-        zones, values, ages, devices = self._sensors.close(samples, self.names, end_ms)
-        for zone in self.zones.close(end_ms, {} if samples is None else self.names.by_zone(samples)):
-            self._sensors.forget(zone)
         made_by = self.settings.version, self.settings.grid.step_ms(end_ms)
-        units = self._sensors.units.faults
+        if row is None:
+            held = self._sensors.close_silent(end_ms)
+            units = self._forget_left(end_ms, {})
+            return SilentStep(partition, self.name, end_ms, held.zones, held.silent_rows, *made_by, units)
+        samples = row.samples()
+        zones, values, ages, devices = self._sensors.close(samples, self.names, end_ms)
+        units = self._forget_left(end_ms, self.names.by_zone(samples))
         return SiteStep(partition, self.name, end_ms, zones, values, ages, devices, *made_by, units=units)
+
+    def _forget_left(self, end_ms: int, counts: Mapping[str, int]) -> tuple[UnitFault, ...]:
+        """Close a row in the zones, and let those leave that do; the faults of the sensors that stay."""
+        for zone in self.zones.close(end_ms, counts):
+            self._sensors.forget(zone)
+        return self._sensors.units.faults
 
     def _tell_units(self, place: Place, step: SiteStep, feed: Feed) -> None:
         """A letter about each sensor whose unit was found wrong with this step, or right again.

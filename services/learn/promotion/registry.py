@@ -10,9 +10,10 @@ large.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from services.learn.tracking.listing import Listing
 from services.learn.tracking.mlflow_connection import MlflowConnection
 from services.learn.tracking.mlflow_import import MlflowClient, MlflowException, get_artifact_repository
 from services.learn.tracking.registry_file import REGISTRY_FILE, artefact_root
+from services.learn.tracking.registry_owner import registry_owner
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
-from services.store.storage import Storage, StorageAddress, address_of
+from services.store.storage import Storage, StorageAddress, address_of, storage_of
 
 __all__ = ["Registry", "open_registry"]
 
@@ -40,7 +42,8 @@ class Registry:
 
     A registry belongs to one ``expert``, and names versions as that does: ``v1, v2, ...``, or ``trees-v1, ...``.
     ``storage`` is where the artefacts lie on this machine, and ``where`` the object store that keeps them, if there is
-    one. :meth:`promote` takes models that were made for ``schema_hash``, no others.
+    one. :meth:`promote` takes models that were made for ``schema_hash``, no others. ``owner``: see
+    :class:`MlflowConnection`.
 
     Methods may be called from any thread. Each raises :class:`RegistryError` when MLflow cannot be reached: the work
     may be half done then, and the same call may be made again. It raises :class:`RegistryRefusedError` when MLflow
@@ -48,14 +51,15 @@ class Registry:
     """
 
     def __init__(
-        self, uri: str, storage: Path, schema_hash: str, expert: Expert = NETWORK, where: StorageAddress | None = None
+        self, uri: str, storage: Path, schema_hash: str, expert: Expert = NETWORK, where: StorageAddress | None = None,
+        owner: Callable[[], str] | None = None,
     ) -> None:  # fmt: skip
         self.expert, self._model = expert, expert.registered
         self._files, self._schema_hash = ArtefactFiles(storage, where), schema_hash
         self._uri = uri
         # A tracking server has an artefact store of its own.
         root = artefact_root(storage) if uri.startswith("sqlite:") else None
-        self._connection = MlflowConnection(uri, expert.registered, root)
+        self._connection = MlflowConnection(uri, expert.registered, root, owner)
         self._listing = Listing(expert)
 
     def register(self, candidate: Candidate, created_ms: int, shadow: Shadow | None = None, against: str = "") -> str:
@@ -286,7 +290,8 @@ def open_registry(settings: Settings, expert: Expert = NETWORK) -> Registry:
     """The registry of a system's settings; it connects at its first use."""
     uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / REGISTRY_FILE).resolve()}"
     spec_hash, where = forecast_spec(settings).hash, address_of(settings).remote
-    return Registry(uri, settings.storage_folder, spec_hash, expert, where)
+    owner = partial(registry_owner, storage_of(settings)) if settings.learn.mlflow_uri else None
+    return Registry(uri, settings.storage_folder, spec_hash, expert, where, owner)
 
 
 def _pruned_words(tags: Mapping[str, str]) -> str:

@@ -30,7 +30,13 @@ ROW_GROUP = 20_000
 IMPORTS, ROWS, NOTE = "imports", "rows.parquet", "job.json"
 
 
-class ImportNote(TypedDict):
+class _Filled(TypedDict, total=False):
+    """What the note of an import lacks that an earlier release has made."""
+
+    filled: int  # rows that were there, in which nothing was read: these took their place
+
+
+class ImportNote(_Filled):
     """How far an import is. ``new``: rows are being added; ``added``: learners are grown again; ``done``."""
 
     site: str
@@ -66,7 +72,7 @@ class ImportJob:
     def note(self) -> ImportNote:
         """How far it is. Raises ``OSError`` or ``ValueError`` when it cannot be read."""
         note: ImportNote = json.loads(self._storage.read(self._note).content)
-        missing = ImportNote.__annotations__.keys() - (note if isinstance(note, dict) else {}).keys()
+        missing = ImportNote.__required_keys__ - (note if isinstance(note, dict) else {}).keys()
         if missing:
             where = self._storage.address(self._note)
             raise ValueError(f"{where} is none of this version: it lacks {', '.join(sorted(missing))}")
@@ -92,7 +98,8 @@ class ImportJob:
 
 def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
     """A job of these rows, or the one that there is already of the same. If that one is done and has left rows out as
-    too new, they may be the past by now: then it is another job.
+    too new, they may be the past by now: then it is another job. So it is if an earlier release left rows out for the
+    sake of rows in which nothing was read.
 
     Raises ``OSError`` or :class:`HistoryError` when it cannot be written.
     """
@@ -113,7 +120,7 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
         note = ImportNote(
             site=site, zones=sorted(set(rows["zone"].to_pylist())), rows=len(rows), first_ms=int(ends[0]),
             last_ms=int(ends[-1]), state="new", days=0, of_days=len(np.unique(ends // DAY_MS)),
-            added=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
+            added=0, filled=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
         )  # fmt: skip
         with suppress(AlreadyStoredError):  # the same job, begun twice at once, and further by now
             there.put_new(f"{folder}/{NOTE}", json.dumps(note).encode())
@@ -121,12 +128,12 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
 
 
 def _has_left_out(job: ImportJob) -> bool:
-    """Whether a job is done, and some rows were too new for it."""
+    """Whether a job is done, and has left out rows that another one may not."""
     try:
         note = job.note()
     except (NotStoredError, ValueError):  # whoever waits for a job whose note is damaged is told
         return False
-    return note["state"] == "done" and note["too_new"] > 0
+    return note["state"] == "done" and (note["too_new"] > 0 or ("filled" not in note and note["conflicts"] > 0))
 
 
 def open_jobs(storage: Storage | Path, known: Collection[str] = ()) -> list[ImportJob]:
@@ -153,7 +160,8 @@ def words(note: ImportNote) -> str:
     >>> words(note)
     '3 rows added, 2 were there already; 1 of these says something else and stays as it was'
     """
-    said = f"{note['added']} rows added, {note['there']} were there already"
+    filled = f"{note['filled']} took the place of rows in which nothing was read, " if note.get("filled") else ""
+    said = f"{note['added']} rows added, {filled}{note['there']} were there already"
     if note["conflicts"]:
         one = note["conflicts"] == 1
         verb = "says something else and stays as it was" if one else "say something else and stay as they were"

@@ -1,13 +1,14 @@
 """Step 6 of the way of a reading: compaction, that is which files of a table are merged, and how long files get.
 
 New rows begin as a small file. The eighth small file of a day is merged with the seven before it, and the eighth file
-that came of such a merge is merged again. When a day is over, all its files become one; when a month is over, so do its
-days.
+that came of such a merge is merged again, as long as they make one file together. When a day is over, all its files
+become one; when a month is over, so do its days.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -47,11 +48,18 @@ def has_many_files(files: Sequence[TableFile]) -> bool:
 def small_files(files: Sequence[TableFile], rows: int) -> list[TableFile]:
     """The files of a day that ``rows`` new rows are merged with; none while there are too few of about that size.
 
-    A merge makes a larger file. If there are enough of its size, it is merged with them at once.
+    A merge makes a larger file. If there are enough of its size, it is merged with them at once. No more are merged
+    than make one file: all their rows are in memory.
     """
     left, merged = sorted(files, key=lambda file: file.rows), list[TableFile]()
     while True:
-        small = [file for file in left if file.rows < SMALL_FILES * rows]
+        sums = accumulate((file.rows for file in left), initial=rows)
+        next(sums)
+        small = [
+            file
+            for file, total in zip(left, sums, strict=True)
+            if file.rows < SMALL_FILES * rows and total <= FILE_ROWS
+        ]
         if len(small) < SMALL_FILES - 1:
             return merged
         merged, left = merged + small, left[len(small) :]

@@ -33,6 +33,8 @@ DAY_MS = 86_400_000
 ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
+Change = tuple[list[TableFile], list[TableFile]]
+"""The files that a commit adds, and those that it takes out."""
 BROUGHT_OVER = "brought-over"
 """The name under which the files of an older release are brought over."""
 
@@ -76,6 +78,41 @@ class RowTable:
         ``check`` raises when the partition belongs to another writer by now; nothing is changed then. Raises
         :class:`HistoryError` if nobody knows whether it was done: then the same rows are to be appended again.
         """
+
+        def thought_out(state: TableState) -> Change:
+            new = self._missing(state, partition, rows)
+            return self._days(state, partition, step_s, new, check) if len(new) else ([], [])
+
+        if self._commit(partition, thought_out, rows.schema, check):
+            self._note(partition, rows)
+
+    def replace(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> None:
+        """Put rows in the place of those with the same identity, all of them or none: every file with such a row is
+        written anew. A row that is not there is not added. Otherwise as :meth:`append`.
+        """
+        ends = pc.min_max(rows[self.spec.time]).as_py()
+        sites = pc.unique(rows["site"]).to_pylist()
+
+        def thought_out(state: TableState) -> Change:
+            adds, removes = list[TableFile](), list[TableFile]()
+            for file in self._chosen(state, ends["min"] - 1, ends["max"], sites, step_s=step_s):
+                assert state.schema is not None  # as there is a file
+                there = read_files(self.storage, self._sizes([file]), state.schema, state.schema.names, None)
+                found = rows.join(there.select(self.spec.identity), self.spec.identity, join_type="left semi")
+                if len(found):
+                    kept = there.join(rows.select(self.spec.identity), self.spec.identity, join_type="left anti")
+                    name, both = FileName.of(file.path), pa.concat_tables([kept, found], promote_options="default")
+                    for part in cut(self._in_order(both)):
+                        adds.append(self._write(name.path(uuid.uuid4().hex), part, check))
+                    removes.append(file)
+            return adds, removes
+
+        self._commit(partition, thought_out, rows.schema, check)
+
+    def _commit(
+        self, partition: int, thought_out: Callable[[TableState], Change], schema: pa.Schema, check: Callable[[], None]
+    ) -> bool:  # fmt: skip
+        """Commit what is thought out on the newest state, as :meth:`append` says; whether there was anything."""
         writer = f"p{partition}"
         for _ in range(TRIES):
             check()
@@ -84,11 +121,10 @@ class RowTable:
                 self._forget(partition)
                 self._turns[partition] = state.turn
             try:
-                new = self._missing(state, partition, rows)
-                if not len(new):
-                    return
-                adds, removes = self._days(state, partition, step_s, new, check)
-                self._log.commit(adds, removes, new.schema, writer, state.turn, check)
+                adds, removes = thought_out(state)
+                if not adds:
+                    return False
+                self._log.commit(adds, removes, schema, writer, state.turn, check)
             except TableChangedError:
                 self._forget(partition)
                 continue
@@ -96,8 +132,7 @@ class RowTable:
                 self._forget(partition)
                 raise
             self._turns[partition] = 0 if state.turn is None else state.turn + 1
-            self._note(partition, rows)
-            return
+            return True
         raise HistoryError(
             f"{self.storage.address(self.spec.folder)} was changed by others at every one of {TRIES} tries",
             "It is tried again. If this stays, another system writes into the same storage: stop one of them.",
@@ -283,7 +318,7 @@ class RowTable:
 
     def _days(
         self, state: TableState, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None]
-    ) -> tuple[list[TableFile], list[TableFile]]:  # fmt: skip
+    ) -> Change:  # fmt: skip
         """New files of each UTC day, and the small ones that they take the place of."""
         adds: list[TableFile] = []
         removes: list[TableFile] = []

@@ -166,6 +166,46 @@ def test_rows_that_were_too_new_come_in_once_newer_ones_are_there(whole: tuple[R
     assert new_job(rig.settings.storage_folder, "demo", rows).id == again.id
 
 
+def test_the_pause_of_a_gateway_is_filled(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Nothing came for hours, and the system made rows without readings. What another system has of these hours takes
+    their place, learners know it, and a row with readings stays.
+    """
+    first, _ = whole
+    rig = Rig(tmp_path, filled([*stream(0, 40), *stream(PAST, PAST + 20)]))
+    shard = rig.shard()
+    finish(rig, shard)
+    rows = rows_of(first, PAST + 10)
+    job = new_job(rig.settings.storage_folder, "demo", rows)
+    finish(rig, shard)
+    note = job.note()
+    assert (note["state"], note["added"], note["conflicts"], note["too_new"]) == ("done", 0, 0, 0)
+    assert note["filled"] == 2 * (PAST - 40)
+    one, other = rows_of(rig, PAST + 10), rows
+    for name in ("zone", "end_ms", *history(rig).channels):
+        np.testing.assert_array_equal(
+            one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)
+        )
+    partition = shard._partitions[0]
+    index = np.array([partition.learner.parts.rings.index("demo", "z1")], np.int64)
+    ring = partition.learner.parts.rings.window(index, np.array([T0 + PAST * STEP]), 60)[0]
+    assert np.isfinite(ring[:, partition.spec.channels.index("air_temp_c")]).all()
+    assert "took the place of rows in which nothing was read" in words(note)
+
+
+def test_an_import_from_before_pauses_were_filled_can_be_run_again(tmp_path: Path) -> None:
+    """An earlier release left its rows out, and counted them as conflicts: the same import is another job now."""
+    table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})
+    job = new_job(tmp_path, "demo", table)
+    done: ImportNote = {**job.note(), "state": "done", "conflicts": 1}
+    job.put(done)
+    assert new_job(tmp_path, "demo", table).id == job.id
+    del done["filled"]
+    job.put(done)
+    again = new_job(tmp_path, "demo", table)
+    assert again.id != job.id
+    assert new_job(tmp_path, "demo", table).id == again.id
+
+
 @pytest.mark.thorough
 def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
     """Its rows wait in the history; its first sample makes the system learn from them."""

@@ -241,6 +241,32 @@ def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
     assert rig.live_state.past == [("demo", "z1"), ("demo", "z2")]  # steps 1 to 6 were left out of what was published
 
 
+def test_a_forecast_that_comes_after_months_without_rows_ends_no_shard(tmp_path: Path) -> None:
+    """The last row before the pause still waited for its forecast, perhaps in a snapshot: all that it could say has
+    passed, so nothing is issued of it. What follows is.
+    """
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.executor = Held()
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.flush()
+    later = T0 + 150 * 288 * STEP
+    rig.log.append(list(new_records([[sample(later + n * STEP, 5000 + n)] for n in range(6)])))
+    rig.executor = held = Held()
+    shard = rig.shard()
+    for _ in range(8):
+        shard.step()
+    assert shard.stats()["watermark_ms"] == {"demo": later + 4 * STEP}
+    for _ in range(8):
+        held.release()
+        rig.clock.now_s += 10
+        shard.step()
+    origins = {forecast["origin_ms"] for forecast in rig.live_state.published}
+    assert min(origins) >= later - 288 * STEP
+    assert max(origins) == later + 4 * STEP
+    assert shard.stats()["last_error"] == ""
+
+
 def test_a_forecaster_that_is_away_is_counted_and_tried_again(tmp_path: Path) -> None:
     """Nothing is published for it, rows go on, and the waiting steps are forecast once it is back."""
     rig = Rig(tmp_path, filled(list(day(10))))

@@ -7,14 +7,14 @@ from dataclasses import replace
 from services.ingest.snapshots.snapshot import Saved
 from services.ingest.snapshots.snapshot_pace import (
     FORECASTS_FIRST_S,
-    MAX_UNFLUSHED_STEPS,
+    MAX_UNFLUSHED_ROWS,
     PAUSES_BEHIND,
     SNAPSHOT_RECORDS,
     Progress,
     SnapshotPace,
 )
 
-CALM = Progress(unsaved_records=10, unflushed_steps=5, is_behind=False, awaits_forecasts=False)
+CALM = Progress(unsaved_records=10, unflushed_rows=5, is_behind=False, awaits_forecasts=False)
 
 
 def due_after_s(pace: SnapshotPace, progress: Progress) -> int:
@@ -45,6 +45,6 @@ def test_very_many_records_are_saved_at_once_and_a_full_memory_after_one_pause()
     """A backlog puts neither off by more."""
     pace = SnapshotPace(30, 0)
     assert due_after_s(pace, replace(CALM, is_behind=True, unsaved_records=SNAPSHOT_RECORDS)) == 0
-    assert due_after_s(pace, replace(CALM, is_behind=True, unflushed_steps=MAX_UNFLUSHED_STEPS)) == 30
+    assert due_after_s(pace, replace(CALM, is_behind=True, unflushed_rows=MAX_UNFLUSHED_ROWS)) == 30
     pace.began(10)
     assert due_after_s(pace, CALM) == 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from services.store.files import write_atomically
 from services.store.history import History, age_column, zone_table
 from services.store.rows import DeviceRow, SiteStep
 from services.store.tables.delta_log import KEPT_H
+from services.store.tables.row_table import RowTable
 
 CHANNELS = ("air_temp_c", "rh_pct")
 DAY = 86_400_000
@@ -193,7 +195,7 @@ def test_rows_of_an_import_that_knew_fewer_metrics_are_compared_by_those(tmp_pat
     history.add([site_step(T0)])
     history.flush()
     rows = zone_table(CHANNELS, [site_step(T0), site_step(T0 + 300_000)]).drop_columns([CHANNELS[-1]])
-    assert history.add_missing(0, "demo", rows) == (2, 2, 0)
+    assert history.add_missing(0, "demo", rows) == (2, 2, 0, 0)
 
 
 def test_rows_that_end_with_a_row_of_another_step_are_there_already(tmp_path: Path) -> None:
@@ -203,6 +205,65 @@ def test_rows_that_end_with_a_row_of_another_step_are_there_already(tmp_path: Pa
     history.flush()
     shorter = History(tmp_path, CHANNELS, step_s=60)
     rows = zone_table(CHANNELS, [site_step(T0 + n * 60_000) for n in range(1, 6)], 60)
-    assert shorter.add_missing(0, "demo", rows) == (8, 2, 0)
-    assert shorter.add_missing(0, "demo", rows) == (0, 10, 0)
+    assert shorter.add_missing(0, "demo", rows) == (8, 2, 0, 0)
+    assert shorter.add_missing(0, "demo", rows) == (0, 10, 0, 0)
     assert len(shorter.read()) == 8
+
+
+def unread(step: SiteStep, held: float = np.nan) -> SiteStep:
+    """The same rows, of a time in which nothing came; the last channel's value of before holds."""
+    ages = np.full_like(step.ages_s, 300.0)
+    values = np.full_like(step.values, np.nan)
+    values[:, -1] = held
+    return dataclasses.replace(step, values=values, ages_s=ages)
+
+
+def test_rows_in_which_nothing_was_read_are_filled(tmp_path: Path) -> None:
+    """A gateway was away: what others know of that time takes the place of its rows, and of no other row. What holds
+    and the others do not know stays.
+    """
+    history = History(tmp_path, CHANNELS)
+    steps = [site_step(T0 + n * 300_000) for n in range(6)]
+    history.add([steps[0], *(unread(step, 7.5) for step in steps[1:5]), steps[5]])
+    history.flush()
+    rows = zone_table(CHANNELS, [*steps[:4], unread(steps[4])])
+    for name in (CHANNELS[-1], age_column(CHANNELS[-1])):
+        nothing = pa.array(np.full(len(rows), np.nan, np.float32))
+        rows = rows.set_column(rows.column_names.index(name), name, nothing)
+    assert history.add_missing(0, "demo", rows) == (0, 4, 0, 6)
+    after = history.read()
+    assert len(after) == 12
+    whole = zone_table(CHANNELS, [*steps[:4], unread(steps[4]), steps[5]]).sort_by(
+        [("zone", "ascending"), ("end_ms", "ascending")]
+    )
+    for name in CHANNELS[:-1]:
+        np.testing.assert_array_equal(after[name].to_numpy(), whole[name].to_numpy())
+    held = after.filter(pa.array((after["end_ms"].to_numpy() > T0) & (after["end_ms"].to_numpy() < T0 + 5 * 300_000)))
+    assert set(held[CHANNELS[-1]].to_pylist()) == {7.5}
+    assert history.add_missing(0, "demo", rows) == (0, 10, 0, 0)
+
+
+def test_much_is_flushed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that memory holds little of it several times. What is durable waits no more if the next piece fails."""
+    monkeypatch.setattr("services.store.history.FLUSHED_ROWS", 10)
+    history, append, written = History(tmp_path, CHANNELS), RowTable.append, list[int]()
+
+    def counted(table: RowTable, partition: int, step_s: int, rows: pa.Table, *more: Any) -> None:
+        if len(written) == 3:
+            written.append(0)
+            raise HistoryError("the disk is full")
+        written.append(len(rows))
+        append(table, partition, step_s, rows, *more)
+
+    monkeypatch.setattr(RowTable, "append", counted)
+    steps = [site_step(T0 + n * 300_000) for n in range(12)]
+    history.add(steps)
+    assert history.pending_rows == sum(len(step.zones) + len(step.devices) for step in steps)
+    with pytest.raises(HistoryError, match="the disk is full"):
+        history.flush()
+    assert 0 < history.pending < len(steps)
+    history.flush()
+    assert (history.pending, history.pending_rows) == (0, 0)
+    assert max(written) <= 12
+    assert len(history.read()) == 2 * len(steps)
+    assert len(history.read(kind="devices")) == sum(len(step.devices) for step in steps)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 
+from edge.log import Record
 from edge.wire.reading import Sample
 from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import GAP_MS, Closed, PartitionWindows
+from services.store.rows import SilentStep
 from tests.services.ingest.samples import STEP, T0, long_silence, record, sample, tick
 
 LATE = 30_000
@@ -123,3 +129,51 @@ def test_a_long_silence_jumps() -> None:
     closed = feed([sample(T0, 1), sample(after, 2), sample(after + LATE, 3)])
     ends = [s.end_ms for s in closed.steps]
     assert ends == [*range(T0, T0 + GAP_MS + 1, STEP), after]
+
+
+def test_days_of_silence_of_a_large_site_take_no_room() -> None:
+    """All their rows close together: what is in them is made when somebody asks."""
+    zones, minute = 100, 60_000
+    told = [record(0, [sample(T0, 0, f"z{n}") for n in range(zones)])]
+    late = [record(1, [sample(T0 + GAP_MS, 1, f"z{n}") for n in range(zones)])]
+    into = PartitionWindows(minute, 30_000, 18_000, VOCABULARY)
+    into.feed(told)
+    tracemalloc.start()
+    closed = into.feed(late)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(closed.steps) == GAP_MS // minute
+    assert held < 10_000_000  # 140 MB with all values
+
+
+def test_rows_of_a_silence_are_the_same_whenever_they_are_asked_for() -> None:
+    """Values that hold, ages, the weather station's and a sensor of another unit are those of the moment at which a row
+    closed, whatever the sensors said, were called or left since.
+    """
+
+    def records() -> Iterator[Record]:
+        def said(n: int, rh_pct: float) -> list[Sample]:
+            return [
+                sample(T0 + n * STEP, n, "z1", air_temp_c=20.0 + n, vent_lee_pct=n % 100, rh_pct=0.6),
+                sample(T0 + n * STEP, n, "z2", air_temp_c=21.0, sp_heat_c=18.0 + n % 3, rh_pct=rh_pct),
+                sample(T0 + n * STEP, n, "_site", "ws", out_temp_c=4.0, wind_dir_deg=(350 + n) % 360),
+            ]
+
+        offset = 0
+        for n in [*range(15), 40, 41, 400, 402]:
+            yield record(offset, said(n, 70.0))
+            offset += 1
+        yield record(offset, [sample(T0 + 700 * STEP, 700, "z9", air_temp_c=1.0)])
+
+    at_once = windows().feed(list(records())).steps
+    into, made = windows(), []
+    for told in records():
+        made += [step.made() for step in into.feed([told]).steps]
+    assert len(at_once) == len(made) > 690
+    assert sum(isinstance(step, SilentStep) for step in at_once) > 650
+    for one, other in zip(at_once, made, strict=True):
+        assert (one.end_ms, one.zones, one.units, one.schema_version, one.step_ms, len(one.devices)) == (
+            other.end_ms, other.zones, other.units, other.schema_version, other.step_ms, len(other.devices)
+        )  # fmt: skip
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.ages_s, other.ages_s)

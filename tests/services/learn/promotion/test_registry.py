@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,16 @@ import requests
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException, RestException, get_error_code
 
-from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
+from services.errors import (
+    ModelFilesError,
+    PromotionRefusedError,
+    RegistryError,
+    RegistryRefusedError,
+    StorageAwayError,
+)
 from services.learn.promotion.registry import Registry
+from services.learn.tracking.registry_owner import registry_owner
+from services.store.storage import FolderStorage
 from tests.services.learn.synthetic import SCHEMA, make_candidate
 
 
@@ -154,6 +163,57 @@ def test_alias_moved_in_mlflow_itself_counts(registry: Registry, tmp_path: Path)
 
     registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "champion", "1")
+    assert registry.champion() == "v1"
+
+
+def test_another_systems_models_are_left_alone(registry: Registry, tmp_path: Path) -> None:
+    """Two systems on one MLflow: the second is refused, moves no alias and prunes nothing; the first goes on, also from
+    a backup that was brought back elsewhere. One whose owner is gone is taken over once the tag is.
+    """
+    storages = [FolderStorage(tmp_path / name) for name in ("first", "second")]
+    first, second = (
+        Registry(registry._uri, tmp_path / "storage", SCHEMA, owner=partial(registry_owner, storage))
+        for storage in storages
+    )
+    first.promote(first.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
+    for asked in (second.champion, second.list, lambda: second.promote("online"), second.rollback):
+        with pytest.raises(RegistryRefusedError, match="keeps the models of another system"):
+            asked()
+    assert first.champion() == "v1"
+    storages[1].put("registry-owner", storages[0].read("registry-owner").content)
+    assert second.champion() == "v1"
+    storages[1].put("registry-owner", b"0123456789abcdef")
+    third = Registry(registry._uri, tmp_path / "storage", SCHEMA, owner=partial(registry_owner, storages[1]))
+    with pytest.raises(RegistryRefusedError, match="0123456789abcdef"):
+        third.champion()
+    MlflowClient(registry._uri).delete_registered_model_tag("hothouse", "hothouse.owner")
+    assert third.champion() == "v1"
+
+
+def test_whose_models_they_are_is_asked_again_where_the_storage_is_away(registry: Registry, tmp_path: Path) -> None:
+    """A storage that is away decides nothing."""
+    answers = iter([StorageAwayError("the storage is away")])
+
+    def owner() -> str:
+        for error in answers:
+            raise error
+        return "ours"
+
+    ours = Registry(registry._uri, tmp_path / "storage", SCHEMA, owner=owner)
+    with pytest.raises(RegistryError, match="the storage is away") as told:
+        ours.champion()
+    assert not isinstance(told.value, RegistryRefusedError)
+    assert ours.champion() == "online"
+
+
+def test_an_mlflow_that_comes_back_empty_is_used_again(registry: Registry, tmp_path: Path) -> None:
+    """Its server lost its files, or somebody removed the models: once that is told, there are new ones."""
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
+    MlflowClient(registry._uri).delete_registered_model("hothouse")
+    with pytest.raises(PromotionRefusedError, match="not in MLflow any more"):
+        registry.champion()
+    assert registry.champion() == "online"
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "b"), created_ms=2))
     assert registry.champion() == "v1"
 
 

@@ -21,7 +21,7 @@ from services.store.history import ZONE_ROWS
 from services.store.storage import FolderStorage, Storage
 from services.store.tables import compaction, file_spans, row_table
 from services.store.tables.compaction import SMALL_FILES
-from services.store.tables.delta_log import DeltaLog, TableChangedError
+from services.store.tables.delta_log import DeltaLog, TableChangedError, TableFile
 from services.store.tables.file_name import FileName
 from services.store.tables.row_table import RowTable
 from tests.storages import TABLE_KINDS, Open, opener
@@ -78,6 +78,16 @@ def test_a_days_small_files_become_one_and_a_months_days_do(opened: Open) -> Non
     for key in listed:
         assert opened().entry(key) is not None
     assert writer.span_ms() == (T0, T0 + (288 * 39 + 1) * STEP)
+
+
+@given(st.lists(st.integers(1, compaction.FILE_ROWS), max_size=40), st.integers(1, 2 * compaction.FILE_ROWS))
+def test_no_more_rows_are_merged_at_once_than_make_a_file(there: list[int], rows: int) -> None:
+    """A day of a large site has millions, and all that are merged are in memory."""
+    files = [TableFile(str(n), 1, count, 0, 0, ("a", "a"), ("z", "z")) for n, count in enumerate(there)]
+    merged = compaction.small_files(files, rows)
+    assert not merged or rows + sum(file.rows for file in merged) <= compaction.FILE_ROWS
+    assert len(merged) == len({file.path for file in merged})
+    assert not merged or len(merged) >= SMALL_FILES - 1
 
 
 def test_rows_of_many_zones_are_cut_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +362,61 @@ def test_what_another_wrote_meanwhile_is_looked_at(opened: Open) -> None:
     another.append(0, 300, rows(2, 3))
     ours.append(0, 300, rows(2, 3, 4))
     assert there(opened()) == [1, 2, 3, 4]
+
+
+def test_rows_take_the_place_of_those_that_are_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each file that has one; all others stay as they are, also of columns that the new rows lack. Files that were
+    merged meanwhile, by the thread that merges, are looked for again.
+    """
+    writer, merging = table(opened()), table(opened())
+    for n in range(4):
+        writer.append(0, 300, rows(n, 288 * 40 + n, par=5.0))
+    better = rows(1, 2, 288 * 40 + 3, 7, zones=("z2",)).set_column(
+        3, "air_temp_c", pa.array(np.full(4, 50.0, np.float32))
+    )
+    commit, between = DeltaLog.commit, [True]
+
+    def merged_before(log: DeltaLog, *said: Any, **more: Any) -> None:
+        if between:
+            between.clear()
+            assert merging.compact(T0 + 50 * DAY, [0]) == 8
+        commit(log, *said, **more)
+
+    monkeypatch.setattr(DeltaLog, "commit", merged_before)
+    writer.replace(0, 300, better)
+    found = table(opened()).read()
+    assert found is not None
+    assert not between
+    said = {
+        (zone, (end_ms - T0) // STEP): (value, par)
+        for zone, end_ms, value, par in zip(
+            *(found[name].to_pylist() for name in ("zone", "end_ms", "air_temp_c", "par")), strict=True
+        )
+    }
+    replaced = {("z2", 1), ("z2", 2), ("z2", 288 * 40 + 3)}
+    assert len(found) == len(said) == 16
+    assert {at for at, (value, _) in said.items() if value == 50.0} == replaced
+    assert {at for at, (_, par) in said.items() if par is None} == replaced
+    assert all(value == n for (zone, n), (value, _) in said.items() if (zone, n) not in replaced)
+    writer.append(0, 300, rows(1, 2, 8))
+    assert there(opened()) == [0, 1, 2, 3, 8, *range(288 * 40, 288 * 40 + 4)]
+
+
+def test_a_writer_that_was_taken_over_replaces_nothing(opened: Open) -> None:
+    """Its last check comes after its files were written."""
+    older = table(opened())
+    older.append(0, 300, rows(1))
+    checks = iter([True, True, False])
+
+    def fenced() -> None:
+        if not next(checks):
+            raise FencedError("another process owns it")
+
+    with pytest.raises(FencedError):
+        older.replace(0, 300, rows(1, par=9.0), fenced)
+    found = table(opened()).read()
+    assert found is not None
+    assert "par" not in found.column_names or set(found["par"].to_pylist()) == {None}
 
 
 def test_a_compaction_that_would_lose_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
