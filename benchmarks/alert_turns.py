@@ -41,7 +41,7 @@ class IssuedTo(Plans):
 
     def add(self, plan: Plan) -> bool:
         """See :meth:`Plans.add`."""
-        self._plans.again([KeptPlan("site", 0, plan)])
+        self._plans.again([KeptPlan("site", 0, plan)], plan.known_ms)
         return True
 
 

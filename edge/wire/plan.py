@@ -32,6 +32,7 @@ __all__ = [
     "PlanMessage",
     "decode_plan",
     "encode_plan",
+    "next_issue_ms",
     "plan_topic",
 ]
 
@@ -131,6 +132,16 @@ def plan_topic(site: str, zone: str, device: str) -> str:
     'hothouse/v1/demo/_site/weather-service/plan'
     """
     return f"hothouse/v1/{site}/{zone}/{device}/plan"
+
+
+def next_issue_ms(now_ms: int, newest_ms: int) -> int:
+    """When a plan is issued now whose source issued its newest at ``newest_ms``: later than that. One that no gateway
+    would let through now is by a clock that was ahead, and does not count.
+
+    >>> [next_issue_ms(1000, newest_ms) for newest_ms in (0, 1000, 7_200_000)]
+    [1000, 1001, 1000]
+    """
+    return newest_ms + 1 if now_ms <= newest_ms < now_ms + FUTURE_TOLERANCE_MS else now_ms
 
 
 def encode_plan(plan: PlanMessage) -> bytes:

@@ -219,6 +219,13 @@ class Plans:
         insort(held.known_ms, plan.known_ms)
         return True
 
+    def withdraw(self, zone: str, source: str, after_ms: int) -> None:
+        """Drop what a source has issued for a zone after ``after_ms``."""
+        held = self._held.get((zone, source))
+        if held is not None:
+            held.plans = [plan for plan in held.plans if plan.issued_ms <= after_ms]
+            held.known_ms = [plan.known_ms for plan in held.plans]
+
     def as_of(self, origin_ms: int) -> tuple[Plan, ...]:
         """The newest plan of each source, and of each zone that it plans for, of those that could be used by then.
 

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
-from edge.wire.plan import PlanMessage
+from edge.wire.plan import PlanMessage, next_issue_ms
+from edge.wire.reading import FUTURE_TOLERANCE_MS
 from services.ingest import zone_answers
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
@@ -126,8 +127,8 @@ class Questions:
             owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
             if owner is None:
                 return None
-            newest_ms = owner.learner.plans.newest_of(site, zone, source)
-            given = max(now_ms, newest_ms + 1, self._issues.get((site, zone), 0) + 1)
+            newest_ms = owner.learner.plans.newest_of(site, zone, source, now_ms + FUTURE_TOLERANCE_MS)
+            given = next_issue_ms(next_issue_ms(now_ms, newest_ms), self._issues.get((site, zone), 0))
             self._issues[site, zone] = given
             return given
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
+from edge.wire.reading import FUTURE_TOLERANCE_MS
 from edge.wire.topic import SITE_ZONE
 from models.features.plans import Kind, Plan, Plans
 from services.ingest.plans.refused import count_of
@@ -60,9 +61,13 @@ class _Site:
         self.sources: dict[_Key, _Source] = {}
         self.newest_ms = 0  # when the newest that came could first be used
 
-    def take(self, plan: Plan) -> tuple[str, str] | None:
-        """Take a plan; else reason and sentence why not, which are empty where it is known already."""
-        before_ms, self.newest_ms = self.newest_ms, max(self.newest_ms, plan.known_ms)
+    def take(self, plan: Plan, now_ms: int) -> tuple[str, str] | None:
+        """Take a plan that came at the site's ``now_ms``; else reason and sentence why not, which are empty where it is
+        known already.
+        """
+        # One that a clock which is ahead has issued must not age the others.
+        known_ms = min(plan.known_ms, now_ms + KEPT_MS)
+        before_ms, self.newest_ms = self.newest_ms, max(self.newest_ms, known_ms)
         if before_ms // HOUR_MS != self.newest_ms // HOUR_MS:  # now and then: a site may have thousands of sources
             self._forget_sources(self.newest_ms - LONGEST_AHEAD_MS)
             self.plans.forget(self.newest_ms - KEPT_MS)
@@ -70,7 +75,10 @@ class _Site:
         if refusal is None:
             source = self.sources.setdefault((plan.zone, plan.source), _Source(plan.kind, []))
             source.kind = plan.kind
-            source.issued_ms.append(plan.issued_ms)
+            # What came before it, and was issued after it could be used, is by a clock that was ahead.
+            right_ms = plan.known_ms + FUTURE_TOLERANCE_MS
+            source.issued_ms = [*(ms for ms in source.issued_ms if ms <= right_ms), plan.issued_ms]
+            self.plans.withdraw(plan.zone, plan.source, right_ms)
             self.plans.add(plan)
         return refusal
 
@@ -175,10 +183,10 @@ class PartitionPlans:
             found.plans.forget(end_ms)
             self.changes += len(found.plans) != before
 
-    def again(self, plans: Sequence[KeptPlan]) -> None:
-        """Take plans of the history; those that are there already stay."""
+    def again(self, plans: Sequence[KeptPlan], now_ms: int) -> None:
+        """Take plans of the history, which came until ``now_ms``; those that are there already stay."""
         for kept in plans:
-            self._sites.setdefault(kept.site, _Site()).take(kept.plan)
+            self._sites.setdefault(kept.site, _Site()).take(kept.plan, now_ms)
         self.changes += 1
 
     def of(self, site: str) -> Plans | None:
@@ -208,11 +216,13 @@ class PartitionPlans:
                 kinds[source.kind] = max(kinds.get(source.kind, 0), *source.issued_ms)
         return found
 
-    def newest_of(self, site: str, zone: str, source: str) -> int:
-        """When the newest plan of a source for a zone, or for ``_site``, was issued, within 15 days; 0 for none."""
+    def newest_of(self, site: str, zone: str, source: str, until_ms: int) -> int:
+        """When the newest plan of a source for a zone, or for ``_site``, was issued, of those of the 15 days up to
+        ``until_ms``; 0 for none.
+        """
         found = self._sites.get(site)
         known = None if found is None else found.sources.get(("" if zone == SITE_ZONE else zone, source))
-        return 0 if known is None else max(known.issued_ms)
+        return 0 if known is None else max((ms for ms in known.issued_ms if ms <= until_ms), default=0)
 
     def of_zone(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone, its own before those of the whole site."""
@@ -247,7 +257,7 @@ class PartitionPlans:
             self._came = [item for item in self._came if not is_due(item[0])]
             self.changes += 1
         for came, plan in due:
-            refusal = self._sites.setdefault(came.record.site, _Site()).take(plan)
+            refusal = self._sites.setdefault(came.record.site, _Site()).take(plan, came.now_ms)
             if refusal is None:
                 self.counts["plans"] += 1
                 self.kept.append(KeptPlan(came.record.site, came.record.offset, plan))

@@ -132,7 +132,7 @@ class Regrowth:
             found = [one for site in sites for one in self._plans.read(site, after_ms, until_ms, number)]
             return [one for one in found if one.offset < self._partition.offset]
 
-        self._other.plans.again(self._read(f"plans since {day_of(max(after_ms, 0))}", read) or ())
+        self._other.plans.again(self._read(f"plans since {day_of(max(after_ms, 0))}", read) or (), self._to_ms)
         self._plans_ms = until_ms
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:

@@ -377,6 +377,45 @@ def test_a_plan_is_used_at_once_though_a_clock_was_ahead(tmp_path: Path, ahead_m
     shard.close()
 
 
+@pytest.mark.parametrize("ahead_ms", [2 * HOUR, 365 * 24 * HOUR])
+def test_a_plan_issued_by_a_clock_that_was_ahead_gives_way_once_it_is_right(tmp_path: Path, ahead_ms: int) -> None:
+    """The next plan of its source counts, now and when the time has come that the clock showed; others stay."""
+    first, later = list(day(4)), list(day(40))[len(list(day(4))) :]
+    now_ms = first[-1].receive_ms
+    wrong = weather(now_ms + ahead_ms, first=20.0)
+    right = weather(later[0].receive_ms)._replace(receive_ms=wrong.receive_ms)
+    rig = Rig(
+        tmp_path,
+        filled([*first, heating(now_ms), wrong, right, *(r._replace(receive_ms=wrong.receive_ms) for r in later)]),
+    )
+    shard = rig.shard()
+    rig.drain(shard)
+    assert known(shard.questions.plan("demo", "z1")) == [
+        ("z1", "grower", now_ms), ("_site", "knmi", later[0].receive_ms)
+    ]  # fmt: skip
+    (learner,) = (partition.learner for partition in shard._partitions.values())
+    plans = learner.plans.of("demo")
+    assert plans is not None
+    shown_ms = np.array([now_ms + 2 * HOUR + 1])
+    assert plans.foreseen(now_ms + 2 * HOUR + 1, ["z1"], ["out_temp_c"], shown_ms).max() < 10
+    assert shard.stats()["plan_issued_ms"]["demo"]["weather"] == later[0].receive_ms
+    shard.close()
+
+
+def test_a_plan_that_is_put_after_a_clock_was_ahead_is_issued_now(tmp_path: Path) -> None:
+    """Later than what that clock issued no gateway would let it through."""
+    at = T0 + 5 * STEP + 1000
+    ahead = at + 2 * HOUR
+    records = [*day(6), heating(ahead), *(one._replace(receive_ms=ahead) for one in list(day(12))[9:])]
+    rig = Rig(tmp_path, filled(records))
+    shard = rig.shard()
+    rig.drain(shard)
+    ask = shard.questions.next_issue
+    assert ask("demo", "z1", "grower", ahead) == ahead + 1
+    assert [ask("demo", "z1", "grower", at) for _ in range(2)] == [at, at + 1]
+    shard.close()
+
+
 def test_a_plan_that_came_after_a_row_is_not_what_that_row_saw(tmp_path: Path) -> None:
     """Even if it was issued before the row ended: a forecast, its replay and a training see the same."""
     records = list(day(4))

@@ -184,6 +184,18 @@ def test_plans_that_two_replicas_take_at_once_both_count(system: System, replays
     assert plan["values"] == {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 21.0]]}
 
 
+def test_a_plan_is_put_after_the_clock_was_ahead(system: System) -> None:
+    """It is issued by the clock that is right now, not after the one before, which is of the future."""
+    now_ms = [ORIGIN_MS + 3 * HOUR_MS]
+    app = FastAPI()
+    install(app)
+    app.include_router(plan_routes(system.state, lambda: now_ms[0]))
+    client = TestClient(app, raise_server_exceptions=False)
+    assert put(client).json()["issued_ms"] == ORIGIN_MS + 3 * HOUR_MS
+    now_ms[0], system.backend.issues = ORIGIN_MS + 1000, {}
+    assert [put(client).json()["issued_ms"] for _ in range(2)] == [ORIGIN_MS + 1000, ORIGIN_MS + 1001]
+
+
 def test_a_shard_that_does_not_answer_keeps_no_plan_back(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log takes the plan: the shard reads it when it is back."""
 

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, WithJsonSchema
 
-from edge.wire.plan import MAX_POINTS, PlanKind, decode_plan, encode_plan, plan_topic
+from edge.wire.plan import MAX_POINTS, PlanKind, decode_plan, encode_plan, next_issue_ms, plan_topic
 from edge.wire.topic import SITE_ZONE
 from services.serve.api.answer_types import PlanPublished, ZonePlans, described
 from services.serve.api.parameters import keyed_route
@@ -108,10 +108,12 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         issued_ms = given.issued
         if issued_ms is None:
             try:
-                issued_ms = await backend.next_issue(*key, given.source, max(now_ms, issued.get(key, 0) + 1))
+                issued_ms = await backend.next_issue(
+                    *key, given.source, next_issue_ms(now_ms, issued.get(key, 0))
+                )  # fmt: skip
             except ProblemError:  # its shard takes the plan from the log later
                 # Nothing is awaited from here until it is remembered: two requests here never have the same.
-                issued_ms = max(now_ms, issued.get(key, 0) + 1)
+                issued_ms = next_issue_ms(now_ms, issued.get(key, 0))
         topic = plan_topic(*key, DEVICE)
         body = given.model_dump(exclude_none=True) | {"issued": issued_ms}
         try:
