@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edge.short_log import shorten
 from edge.timing import Backoff
 
 __all__ = ["ChildProcess"]
@@ -20,7 +21,7 @@ HEALTHY_AFTER_S = 10.0
 
 
 class ChildProcess:
-    """A supervised child; its output goes to ``log_file``, never to the terminal.
+    """A supervised child; its output goes to ``log_file``, which stays short, and never to the terminal.
 
     Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive us
     heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
@@ -104,6 +105,7 @@ class ChildProcess:
                 self.last_exit = self._process.wait(HEALTHY_AFTER_S)
             except subprocess.TimeoutExpired:
                 backoff.reset()
+                shorten(self._log_file)
                 continue
             if self._stopping.wait(backoff.next_s()):
                 return
