@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ __all__ = [
     "TopicFacts",
     "log_name",
     "make_topics",
+    "read_pieces",
     "read_range",
     "too_few_copies",
     "topic_partitions",
@@ -187,15 +189,25 @@ def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any
 
 def read_range(consumer: KafkaConsumer, place: TopicPartition, start: int, end: int, timeout_s: float) -> list[Any]:
     """The records of a partition with ``start <= offset < end``; raises ``LogError`` when they do not come in time."""
+    return [record for records, _ in read_pieces(consumer, place, start, end, timeout_s) for record in records]
+
+
+def read_pieces(
+    consumer: KafkaConsumer, place: TopicPartition, start: int, end: int, timeout_s: float
+) -> Iterator[tuple[list[Any], int]]:
+    """The same as they come, each piece with the offset behind it: who goes on from there after the ``LogError`` comes
+    to the end, however many there are.
+    """
     if start >= end:
-        return []
+        return
     consumer.assign([place])
     consumer.seek(place, start)
-    records: list[Any] = []
     deadline_s = time.monotonic() + timeout_s
-    while consumer.position(place) < end:
+    at = start
+    while at < end:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise LogError(f"{place.topic}: records {start} to {end} did not come within {timeout_s:g} s")
-        records += [r for of_place in consumer.poll(min(left_s, 0.5) * 1000).values() for r in of_place]
-    return [record for record in records if record.offset < end]
+            raise LogError(f"{place.topic}: records {at} to {end} did not come within {timeout_s:g} s")
+        records = [r for of_place in consumer.poll(min(left_s, 0.5) * 1000).values() for r in of_place]
+        at = consumer.position(place)
+        yield [record for record in records if record.offset < end], min(at, end)
