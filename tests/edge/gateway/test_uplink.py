@@ -132,6 +132,16 @@ def test_an_uplink_goes_on_behind_what_another_one_of_the_buffer_has_sent(buffer
     assert buffer.begin_offset(PARTITION) == buffer.end_offset(PARTITION) == 30
 
 
+def test_a_batch_is_small_enough_for_a_slow_line(buffer: SqliteLog) -> None:
+    """Kafka's client gives a batch a few seconds, after an outage too. A larger record is a batch by itself."""
+    buffer.append([NewRecord("demo", "samples", 1000, bytes(size)) for size in (*[50_000] * 5, 300_000, 10)])
+    target = Target()
+    drain(Uplink(buffer, target))
+    assert [[len(record.payload) for record in batch] for batch in target.batches] == [
+        [50_000, 50_000], [50_000, 50_000], [50_000], [300_000], [10]
+    ]  # fmt: skip
+
+
 def test_a_refused_batch_is_sent_as_it_was(buffer: SqliteLog) -> None:
     """A log on Kafka completes a batch that arrived in part only when the same batch comes again."""
     fill(buffer, range(3))
