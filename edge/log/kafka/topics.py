@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
+_ROLL_MS = 600_000
 _COPIES = 3
 """Where so many copies are, one may be away and another be lost."""
 _logger = logging.getLogger(__name__)
@@ -85,7 +86,9 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
         # a gigabyte that was packed.
         common = {"max.message.bytes": str(MAX_RECORD_BYTES), "compression.type": "uncompressed"}
-        _create(admin, address, f"{address.topic}.meta", 1, {**common, "cleanup.policy": "compact"}, there)
+        # Kafka compacts what it does not write to any more: after a week, by itself, and a start reads all until then.
+        facts_only = {"cleanup.policy": "compact", "segment.ms": str(_ROLL_MS)}
+        _create(admin, address, f"{address.topic}.meta", 1, {**common, **facts_only}, there)
         records = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(retention_ms)}
         _create(admin, address, address.topic, partitions, {**common, **records}, there)
         (described,) = admin.describe_topics([address.topic])

@@ -199,6 +199,13 @@ def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[
 
 
 @pytest.mark.kafka
+def test_facts_of_before_are_compacted_within_minutes(make: Callable[[int], KafkaLog]) -> None:
+    """A start reads all facts: at thousands of records a second those of a week would take longer than it has."""
+    log = make(1)
+    assert topic_setting(log.address.servers, f"{log.address.topic}.meta", "segment.ms") == "600000"
+
+
+@pytest.mark.kafka
 def test_a_record_of_somebody_else_is_counted_and_stops_nothing(log: KafkaLog) -> None:
     """What another program writes into our topic comes back as refused, with its beginning."""
     log._clients.producer.send(log.address.topic, b"hello", partition=1).get(timeout=patience_s(60))
