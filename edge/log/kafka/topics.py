@@ -71,7 +71,8 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     """Create the topics that are missing, and check that the others are a log with ``partitions``.
 
     Returns the id that Kafka gave the topic of the records; empty where servers give none (before Kafka 2.8). Raises
-    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
+    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions. Partitions that
+    somebody added to the topic later are left alone.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")
@@ -106,10 +107,15 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     while not (found_partitions := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
         time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
     number = len(found_partitions or ())
-    if number != partitions:
+    if number < partitions:
         raise LogFormatError(
             f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
         )
+    if number > partitions:  # Kafka takes none away again
+        _logger.warning(
+            "the topic %s has %d partitions, and the log was made with %d: the others stay empty",
+            address.topic, number, partitions,
+        )  # fmt: skip
     return topic_id
 
 

@@ -199,6 +199,23 @@ def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[
 
 
 @pytest.mark.kafka
+def test_partitions_that_somebody_adds_to_the_topic_stay_empty(log: KafkaLog, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka takes none away again: the log goes on in its own, also after a restart, and that is told."""
+    log.append(batch())
+    admin = KafkaAdminClient(**log.address.options())
+    admin.create_partitions({log.address.topic: 5})
+    admin.close()
+    until(lambda: log._clients.scout.partitions_for_topic(log.address.topic) == set(range(5)))
+    log.append(batch())
+    again = KafkaLog(log.address, 2)
+    assert "has 5 partitions, and the log was made with 2: the others stay empty" in caplog.text
+    places = again.append(batch())
+    assert {partition for partition, _ in places} == {0, 1}
+    assert len(payloads(again)) == 24
+    again.close()
+
+
+@pytest.mark.kafka
 def test_facts_of_before_are_compacted_within_minutes(make: Callable[[int], KafkaLog]) -> None:
     """A start reads all facts: at thousands of records a second those of a week would take longer than it has."""
     log = make(1)
