@@ -84,6 +84,7 @@ class ChildProcess:
         before = self._process
         if before is not None and before.stdin is not None:
             before.stdin.close()
+        shorten(self._log_file)  # also of a child that ends again and again
         with self._log_file.open("ab") as output:
             # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
             return subprocess.Popen(

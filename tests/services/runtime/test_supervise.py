@@ -67,6 +67,18 @@ def test_the_log_of_a_child_that_runs_for_long_stays_short(tmp_path: Path, monke
     assert log.read_bytes().startswith(b"refused")
 
 
+def test_the_log_of_a_child_that_ends_again_and_again_stays_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never runs for long, and says why each time."""
+    monkeypatch.setattr(supervise, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(supervise, "shorten", partial(shorten, most_bytes=1000))
+    child = ChildProcess("refused", [sys.executable, "-c", "print('refused' * 100)"], tmp_path / "log")
+    child.start()
+    assert until((tmp_path / "log.1").exists)
+    child.stop()
+
+
 def test_a_child_that_cannot_be_started_is_an_error_not_a_wait(tmp_path: Path) -> None:
     """A missing program raises at start(); stop() is harmless afterwards."""
     child = ChildProcess("nobody", [str(tmp_path / "no-such-program")], tmp_path / "log")
