@@ -44,6 +44,7 @@ __all__ = ["FORMER_OPTIONS", "main"]
 _logger = logging.getLogger(__name__)
 _MIB = 2**20
 _LOOPBACK = "127.0.0.1"
+_LOOPBACKS = {_LOOPBACK, "localhost", "::1"}
 
 FORMER_OPTIONS = {
     "--log": "data_dir", "--partitions": "log.partitions", "--host": "mqtt.host", "--port": "mqtt.port",
@@ -180,7 +181,7 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
     tls = _tls(to, "uplink")
     if not is_kafka(to.to):
         central = mqtt_address(to.to, tls=tls)
-        if (central.host, central.port) == (own.host, own.port):
+        if central.port == own.port and (central.host == own.host or {central.host, own.host} <= _LOOPBACKS):
             raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
     read_secret(to.password_file, "uplink.password_file")  # one that is not there stops the start
     target = open_target(

@@ -18,6 +18,7 @@ from kafka.structs import OffsetAndMetadata
 
 from edge.gateway.record_builder import Message
 from edge.log.kafka.address import KafkaAddress
+from edge.log.kafka.lost_connections import words_of
 from edge.log.kafka.topic_id import ASK_S, LOOK_S, ask_topic, is_another, topic_id
 from edge.timing import Backoff, Periodic
 
@@ -69,9 +70,10 @@ class KafkaSource:
             try:
                 self._read()
             except (kafka_errors.KafkaError, OSError) as error:
-                if str(error) != self.last_error:
-                    _logger.warning("%s cannot be read, trying again: %s", self._address, error)
-                self.last_error = f"{self._address}: {error}"
+                problem = f"{self._address}: {words_of(error)}"
+                if problem != self.last_error:
+                    _logger.warning("cannot be read, trying again: %s", problem)
+                self.last_error = problem
                 self._stop.wait(self._backoff.next_s())
 
     def _read(self) -> None:

@@ -27,9 +27,9 @@ from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt import mosquitto
+from edge.mqtt.broker_log import LOG
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.mqtt.listen_port import why_not
-from edge.mqtt.short_log import LOG
 from edge.secret_file import write_secret
 
 __all__ = ["BrokerError", "BrokerKind", "LocalBroker", "installed_kind"]

@@ -21,9 +21,9 @@ from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from edge.mqtt.broker_log import LOG, shorten
 from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.embedded_access import DeviceRules
-from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
 from edge.secret_file import write_secret
 

@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from edge.mqtt.broker_log import LOG, shorten
 from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.device_logins import DeviceLogin, is_topic_filter
 from edge.mqtt.followed_logins import FollowedLogins
-from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
 from edge.secret_file import write_secret
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from edge.log import Log, LogError, LogReplacedError, Record
+from edge.log import Log, LogError, LogReplacedError, LogTruncatedError, Record
 from edge.timing import Periodic
 
 __all__ = ["READ_BYTES", "READ_RECORDS", "LogReader"]
@@ -35,7 +35,11 @@ class LogReader:
         where the log ends before ``offset``: whatever came to it would never be read.
         """
         limit = self._limits.get(partition, 1)
-        records = self._log.read(partition, offset, limit)
+        try:
+            records = self._log.read(partition, offset, limit)
+        except LogTruncatedError as error:
+            words = f"{error}, and what lies between was not read. The next start says how to go on"
+            raise LogError(words) from error
         if records:
             size = sum(len(record.payload) for record in records) // len(records)
             self._limits[partition] = max(1, min(READ_RECORDS, READ_BYTES // max(size, 1)))

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edge.short_log import shorten
 from edge.timing import Backoff
 
 __all__ = ["ChildProcess"]
@@ -20,7 +21,7 @@ HEALTHY_AFTER_S = 10.0
 
 
 class ChildProcess:
-    """A supervised child; its output goes to ``log_file``, never to the terminal.
+    """A supervised child; its output goes to ``log_file``, which stays short, and never to the terminal.
 
     Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive us
     heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
@@ -83,6 +84,7 @@ class ChildProcess:
         before = self._process
         if before is not None and before.stdin is not None:
             before.stdin.close()
+        shorten(self._log_file)  # also of a child that ends again and again
         with self._log_file.open("ab") as output:
             # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
             return subprocess.Popen(
@@ -104,6 +106,7 @@ class ChildProcess:
                 self.last_exit = self._process.wait(HEALTHY_AFTER_S)
             except subprocess.TimeoutExpired:
                 backoff.reset()
+                shorten(self._log_file)
                 continue
             if self._stopping.wait(backoff.next_s()):
                 return

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from edge.log import LogError, NewRecord, Origin, Record, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
+from edge.mqtt.device_logins import DeviceLogins
 from edge.wire.reading import Sample
 from edge.wire.samples import decode_samples, encode_samples
 from services.ingest.windows.seen_origins import SeenOrigins
@@ -144,6 +147,52 @@ def test_a_broker_without_a_central_gateway_takes_nothing(tmp_path: Path) -> Non
         target.close()
     assert buffer.usage().records == RECORDS * 6 // 5
     buffer.close()
+
+
+@contextmanager
+def central_reader(address: MqttAddress) -> Iterator[list[str]]:
+    """Somebody who is subscribed as the central gateway is: the topics that came."""
+    came: list[str] = []
+    reading = threading.Event()
+    client = new_client(address, "test-central", v5=True)
+    client.on_connect = lambda *_: client.subscribe("hothouse/#", 1)
+    client.on_subscribe = lambda *_: reading.set()
+    client.on_message = lambda _client, _data, message: came.append(message.topic)
+    open_connection(client, address)
+    assert reading.wait(patience_s(60))
+    yield came
+    client.disconnect()
+    client.loop_stop()
+
+
+def test_a_record_that_is_too_large_for_the_central_broker_is_told_with_its_limit(tmp_path: Path) -> None:
+    """Nothing of its batch is sent, so that nothing is sent again at each try."""
+    small, large = (
+        NewRecord("demo", "event", NOW, b"x" * size, "hothouse/v1/demo/_site/grower/event", Origin("a1", number))
+        for number, size in enumerate((100, MAX_PACKET_BYTES))
+    )
+    said = r"takes packets of 10,000,000 bytes at most, and a record of demo \(event\) needs 10,000,1"
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, central_reader(broker.address) as came:
+        target = MqttTarget(broker.address, "test-uplink", patience_s(60))
+        for _ in range(2):
+            with pytest.raises(LogError, match=said):
+                target.send([small, large])
+        target.send([small])
+        until(lambda: came)
+        assert came == ["hothouse/v1/demo/_uplink/a1/record"]
+        target.close()
+
+
+def test_a_record_that_the_central_broker_refuses_is_named_by_its_site(tmp_path: Path) -> None:
+    """As where a site got another name, and the uplink's login is still that of the one before."""
+    password = DeviceLogins(tmp_path / "broker").add("before", 0, ["hothouse/v1/before/_uplink/+/record"])
+    records = [NewRecord(site, "tick", NOW, b"", "", Origin("a1", 0)) for site in ("before", "after")]
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, central_reader(broker.address):
+        login = replace(broker.address, username="before", password=password)
+        target = MqttTarget(login, "test-uplink", patience_s(60))
+        with pytest.raises(LogError, match="refuses a record of after: Not authorized"):
+            target.send(records)
+        target.close()
 
 
 def step_for_ever(uplink: Uplink) -> None:

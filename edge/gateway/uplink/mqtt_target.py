@@ -23,6 +23,8 @@ __all__ = ["MqttTarget"]
 _IN_FLIGHT = 20
 """Messages sent and not acknowledged yet, unless the broker takes fewer."""
 _NO_SUBSCRIBER = 0x10
+_HEAD_BYTES = 10
+"""What a packet has besides topic and payload, at most."""
 _KEEPALIVE_S = 10
 """Short enough to notice a broker whose machine is gone while the buffer still holds what it took."""
 
@@ -40,18 +42,23 @@ class MqttTarget:
         self._where = f"the central broker at {address.host}:{address.port}"
         self._client: paho.Client | None = None
         self._news = threading.Condition()
-        self._answered = 0  # records of this batch
+        self._sites: list[str] = []  # of this batch's records
+        self._answered = 0  # of these
         self._in_flight = _IN_FLIGHT
+        self._most_bytes: int | None = None  # of a packet, as far as the broker says
         self._state = ""  # "", "connected", or what went wrong
 
     def send(self, records: Sequence[NewRecord]) -> None:
         """Publish them in order, and wait for every acknowledgement."""
         try:
             client = self._client or self._connect()
-            self._answered = 0  # of a new batch: nothing of the one before is under way
-            for number, record in enumerate(records):
+            messages = [encode_envelope(record) for record in records]
+            self._check_sizes(records, messages)  # first: else those before it would be sent at each try
+            # Of a new batch: nothing of the one before is under way.
+            self._sites, self._answered = [record.site for record in records], 0
+            for number, message in enumerate(messages):
                 self._await_answers(number - self._in_flight + 1)
-                client.publish(*encode_envelope(record), qos=1)
+                client.publish(*message, qos=1)
             self._await_answers(len(records))
         except (OSError, ValueError) as error:  # ValueError: TLS or host name make no sense to the socket library
             self.close()
@@ -91,6 +98,16 @@ class MqttTarget:
                 raise LogError(f"{self._where} {self._state or 'does not answer as MQTT 5'}")
         return client
 
+    def _check_sizes(self, records: Sequence[NewRecord], messages: Sequence[tuple[str, bytes]]) -> None:
+        """A broker ends the connection at a packet that is larger than it takes, and mostly does not say why."""
+        for record, (topic, payload) in zip(records, messages, strict=True):
+            size = len(topic.encode()) + len(payload) + _HEAD_BYTES
+            if self._most_bytes is not None and size > self._most_bytes:
+                raise LogError(
+                    f"{self._where} takes packets of {self._most_bytes:,} bytes at most, and a record of {record.site} "
+                    f"({record.kind}) needs {size:,}: raise its limit (Mosquitto: max_packet_size); the records wait"
+                )
+
     def _await_answers(self, number: int) -> None:
         with self._news:
             while self._answered < number and self._state == "connected":
@@ -102,6 +119,7 @@ class MqttTarget:
 
     def _connected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         self._in_flight = min(_IN_FLIGHT, getattr(properties, "ReceiveMaximum", _IN_FLIGHT))
+        self._most_bytes = getattr(properties, "MaximumPacketSize", None)
         if is_refused_version(reason):
             self._say("speaks no MQTT 5, which an uplink needs")
         else:
@@ -115,7 +133,8 @@ class MqttTarget:
         if reason.value == _NO_SUBSCRIBER:
             self._say("has no subscriber: the central gateway was never connected to it")
         elif reason.is_failure:
-            self._say(f"refuses a record: {reason}")
+            # Brokers acknowledge in order.
+            self._say(f"refuses a record of {self._sites[self._answered]}: {reason}")
         else:
             with self._news:
                 self._answered += 1

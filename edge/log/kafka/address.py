@@ -13,6 +13,7 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogCorruptError, LogError
 from edge.log.kafka.login import Mechanism, take_password_files
+from edge.log.kafka.lost_connections import hear_losses, words_of
 from edge.tls_files import TlsFiles
 
 __all__ = ["KafkaAddress", "kafka_address", "translated"]
@@ -46,6 +47,7 @@ class KafkaAddress:
 
     def options(self) -> dict[str, Any]:
         """What every client of kafka-python is given."""
+        hear_losses()
         timeout_ms = round(self.timeout_s * 1000)
         security = ("SASL_" if self.username else "") + ("SSL" if self.tls else "PLAINTEXT")
         options: dict[str, Any] = {
@@ -91,10 +93,4 @@ def translated(what: str) -> Iterator[None]:
     except kafka_errors.CorruptRecordError as error:
         raise LogCorruptError(f"{what}: {error}") from error
     except (kafka_errors.KafkaError, OSError) as error:
-        raise LogError(f"{what}: {_words(error)}") from error
-
-
-def _words(error: Exception) -> str:
-    """With the error's name, which Kafka's client writes before most of its words itself."""
-    name, words = type(error).__name__, str(error)
-    return words if words.startswith(name) else f"{name}: {words}"
+        raise LogError(f"{what}: {words_of(error)}") from error

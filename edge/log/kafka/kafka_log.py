@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.structs import OffsetAndMetadata
@@ -27,7 +27,7 @@ from edge.log.kafka.reader import KafkaReader
 from edge.log.kafka.record import HEADER, decode_header, encode_header
 from edge.log.kafka.settled import settled_end
 from edge.log.kafka.times import SiteTimes
-from edge.log.kafka.topics import TopicFacts, log_name, make_topics, read_range
+from edge.log.kafka.topics import TopicFacts, log_name, make_topics, read_pieces
 from edge.wire.events import site_retirement
 
 __all__ = ["KafkaLog"]
@@ -35,11 +35,12 @@ __all__ = ["KafkaLog"]
 
 @dataclass(slots=True)
 class _Attempt:
-    """A batch that may have arrived in part: from which offsets on to look for it."""
+    """A batch that may have arrived in part: from which offsets on to look for it, and what was found before them."""
 
     records: Sequence[NewRecord]
     name: str
     since: dict[int, int]
+    places: dict[int, int] = field(default_factory=dict)  # index in the batch -> offset
 
 
 class KafkaLog:
@@ -87,15 +88,15 @@ class KafkaLog:
             of_sites = [new for new in records if new.kind == "samples" or site_retirement(new) is not None]
             self._learn_sites({new.site: new.kind == "samples" and new.origin is None for new in of_sites})
             targets = [partition_of(new.site, self._partitions) for new in records]
-            attempt, places = self._failed, dict[int, int]()
+            attempt = self._failed
             if attempt is not None and attempt.records == records:
-                places = self._arrived(attempt)
+                self._look_for(attempt)
             else:
                 since = {partition: self._end(partition) for partition in set(targets)}
                 attempt = _Attempt(records, secrets.token_hex(8), since)
             self._failed = attempt
             try:
-                places |= self._send(attempt, targets, places)
+                places = attempt.places | self._send(attempt, targets)
             except BaseException:
                 # Nothing of it may be sent from now on: the next attempt looks what is there.
                 self._clients.drop_producer()
@@ -183,11 +184,11 @@ class KafkaLog:
             self._facts.write(self._clients.producer, changed)
             self._sites |= new
 
-    def _send(self, attempt: _Attempt, targets: Sequence[int], done: dict[int, int]) -> dict[int, int]:
-        """Send the records that are not ``done``; index in the batch -> offset."""
+    def _send(self, attempt: _Attempt, targets: Sequence[int]) -> dict[int, int]:
+        """Send the records that were not found; index in the batch -> offset."""
         sent = {}
         for index, (new, partition) in enumerate(zip(attempt.records, targets, strict=True)):
-            if index in done:
+            if index in attempt.places:
                 continue
             receive_ms = self._times.lift(self._clients.scout, partition, new.site, new.receive_ms)
             headers = [(HEADER, encode_header(new, receive_ms, attempt.name, index))]
@@ -197,17 +198,19 @@ class KafkaLog:
         deadline_s = time.monotonic() + self.address.timeout_s + 1
         return {i: int(f.get(timeout=max(0.0, deadline_s - time.monotonic())).offset) for i, f in sent.items()}
 
-    def _arrived(self, attempt: _Attempt) -> dict[int, int]:
-        """Which records of a failed batch are in the log: index in the batch -> offset."""
-        places: dict[int, int] = {}
-        for partition, since in attempt.since.items():
-            place = self._place(partition)
-            end = settled_end(self._clients.scout, place, self.address.timeout_s)
-            for record in read_range(self._clients.scout, place, since, end, self.address.timeout_s):
-                header = decode_header(record)
-                if header is not None and header.batch == attempt.name:
-                    places[header.place] = record.offset
-        return places
+    def _look_for(self, attempt: _Attempt) -> None:
+        """Find which records of a failed batch are in the log. Others may have appended more meanwhile, as while a site
+        was cut off, than is read in the time of one call: the next goes on there.
+        """
+        for partition in attempt.since:
+            place, timeout_s = self._place(partition), self.address.timeout_s
+            end = settled_end(self._clients.scout, place, timeout_s)
+            for records, after in read_pieces(self._clients.scout, place, attempt.since[partition], end, timeout_s):
+                for record in records:
+                    header = decode_header(record)
+                    if header is not None and header.batch == attempt.name:
+                        attempt.places[header.place] = record.offset
+                attempt.since[partition] = after
 
     def _end(self, partition: int) -> int:
         return self._ends[partition] if partition in self._ends else self.end_offset(partition)

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from kafka.net.sasl import SaslMechanismPlain, SaslMechanismScram, register_sasl_mechanism
 
+from edge.log.kafka.lost_connections import began_login
 from edge.secret_file import read_secret
 
 __all__ = ["Mechanism", "take_password_files"]
@@ -31,4 +32,6 @@ def _login(made: Any, **config: Any) -> Any:
     connects again after a pause.
     """
     password = config["sasl_plain_password"]
-    return made(**{**config, "sasl_plain_password": read_secret(password) if isinstance(password, Path) else password})
+    login = made(**{**config, "sasl_plain_password": read_secret(password) if isinstance(password, Path) else password})
+    began_login(login)
+    return login

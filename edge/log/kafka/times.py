@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.record import decode_record
-from edge.log.kafka.topics import TopicFacts, read_range
+from edge.log.kafka.topics import TopicFacts, read_pieces
 
 __all__ = ["SiteTimes"]
 
@@ -35,6 +35,7 @@ class _Partition:
     offset: int
     sites: dict[str, int] = field(default_factory=dict)
     appended: int = 0
+    is_read: bool = False  # to its end, once
 
 
 class SiteTimes:
@@ -50,7 +51,9 @@ class SiteTimes:
 
     def lift(self, consumer: KafkaConsumer, partition: int, site: str, receive_ms: int) -> int:
         """The receive time that a record of the site gets, from now on the site's newest."""
-        known = self._partitions.get(partition) or self._read_on(consumer, partition)
+        known = self._partitions.get(partition)
+        if known is None or not known.is_read:
+            known = self._read_on(consumer, partition)
         lifted = known.sites[site] = max(receive_ms, known.sites.get(site, receive_ms))
         return lifted
 
@@ -90,9 +93,12 @@ class SiteTimes:
                 else:
                     known.offset, known.sites = fact.offset, fact.sites
             self._partitions[partition] = known
-        start = max(known.offset, begin)
-        for record in map(decode_record, read_range(consumer, place, start, end, self._address.timeout_s)):
-            known.sites[record.site] = max(record.receive_ms, known.sites.get(record.site, record.receive_ms))
-        known.appended += max(end - start, 0)
-        known.offset = end
+        known.offset = max(known.offset, begin)
+        # What has come stays, where the rest does not come in time: the next try goes on there.
+        for records, after in read_pieces(consumer, place, known.offset, end, self._address.timeout_s):
+            for record in map(decode_record, records):
+                known.sites[record.site] = max(record.receive_ms, known.sites.get(record.site, record.receive_ms))
+            known.appended += after - known.offset
+            known.offset = after
+        known.is_read = True
         return known

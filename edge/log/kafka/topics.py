@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,12 +24,14 @@ __all__ = [
     "TopicFacts",
     "log_name",
     "make_topics",
+    "read_pieces",
     "read_range",
     "too_few_copies",
     "topic_partitions",
 ]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
+_ROLL_MS = 600_000
 _COPIES = 3
 """Where so many copies are, one may be away and another be lost."""
 _logger = logging.getLogger(__name__)
@@ -68,7 +71,8 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     """Create the topics that are missing, and check that the others are a log with ``partitions``.
 
     Returns the id that Kafka gave the topic of the records; empty where servers give none (before Kafka 2.8). Raises
-    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
+    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions. Partitions that
+    somebody added to the topic later are left alone.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")
@@ -83,7 +87,9 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
         # a gigabyte that was packed.
         common = {"max.message.bytes": str(MAX_RECORD_BYTES), "compression.type": "uncompressed"}
-        _create(admin, address, f"{address.topic}.meta", 1, {**common, "cleanup.policy": "compact"}, there)
+        # Kafka compacts what it does not write to any more: after a week, by itself, and a start reads all until then.
+        facts_only = {"cleanup.policy": "compact", "segment.ms": str(_ROLL_MS)}
+        _create(admin, address, f"{address.topic}.meta", 1, {**common, **facts_only}, there)
         records = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(retention_ms)}
         _create(admin, address, address.topic, partitions, {**common, **records}, there)
         (described,) = admin.describe_topics([address.topic])
@@ -101,10 +107,15 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     while not (found_partitions := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
         time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
     number = len(found_partitions or ())
-    if number != partitions:
+    if number < partitions:
         raise LogFormatError(
             f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
         )
+    if number > partitions:  # Kafka takes none away again
+        _logger.warning(
+            "the topic %s has %d partitions, and the log was made with %d: the others stay empty",
+            address.topic, number, partitions,
+        )  # fmt: skip
     return topic_id
 
 
@@ -187,15 +198,25 @@ def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any
 
 def read_range(consumer: KafkaConsumer, place: TopicPartition, start: int, end: int, timeout_s: float) -> list[Any]:
     """The records of a partition with ``start <= offset < end``; raises ``LogError`` when they do not come in time."""
+    return [record for records, _ in read_pieces(consumer, place, start, end, timeout_s) for record in records]
+
+
+def read_pieces(
+    consumer: KafkaConsumer, place: TopicPartition, start: int, end: int, timeout_s: float
+) -> Iterator[tuple[list[Any], int]]:
+    """The same as they come, each piece with the offset behind it: who goes on from there after the ``LogError`` comes
+    to the end, however many there are.
+    """
     if start >= end:
-        return []
+        return
     consumer.assign([place])
     consumer.seek(place, start)
-    records: list[Any] = []
     deadline_s = time.monotonic() + timeout_s
-    while consumer.position(place) < end:
+    at = start
+    while at < end:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise LogError(f"{place.topic}: records {start} to {end} did not come within {timeout_s:g} s")
-        records += [r for of_place in consumer.poll(min(left_s, 0.5) * 1000).values() for r in of_place]
-    return [record for record in records if record.offset < end]
+            raise LogError(f"{place.topic}: records {at} to {end} did not come within {timeout_s:g} s")
+        records = [r for of_place in consumer.poll(min(left_s, 0.5) * 1000).values() for r in of_place]
+        at = consumer.position(place)
+        yield [record for record in records if record.offset < end], min(at, end)

@@ -71,7 +71,7 @@ def import_rows(
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")
     settings = options_of(ctx).settings()
     with need_cluster("import"):
-        from services.store.imports.import_job import new_job
+        from services.store.imports.import_job import forget_abandoned, new_job
         from services.store.storage import storage_of
     with ExitStack() as stack:
         if influx is not None:
@@ -88,6 +88,7 @@ def import_rows(
         console.print(f"[yellow]{escape(unknown)}[/]", highlight=False, soft_wrap=True)
     if dry_run:
         return
+    forget_abandoned(storage, time.time())
     job = new_job(storage, recording.site, rows)
     if wait:
         _wait(job)

@@ -58,6 +58,7 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
         from kafka.errors import KafkaError
 
         from edge.log.kafka.address import kafka_address
+        from edge.log.kafka.lost_connections import words_of
         from edge.log.kafka.topics import too_few_copies, topic_partitions
     except ModuleNotFoundError:
         return Check(
@@ -72,7 +73,8 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
         finally:
             admin.close()
     except (KafkaError, OSError, ValueError, HothouseError) as error:
-        return Check(name, CheckState.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
+        words = words_of(error) if isinstance(error, KafkaError) else error
+        return Check(name, CheckState.FAIL, f"{where}: {words}", f"Check the settings that begin with {settings}")
     behind = sum(set(each["isr_nodes"]) != set(each["replica_nodes"]) for each in partitions)
     if behind:
         return Check(

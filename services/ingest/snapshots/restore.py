@@ -105,7 +105,8 @@ def restore(
         raise SnapshotError(
             f"the log of partition {number} was truncated behind the snapshot's offset {found.offset}; it begins at "
             f"{begin}",
-            "Remove the snapshots to go on with what the log still holds.",
+            f"Remove snapshots/p{number}-* of the storage to go on with what the log still holds. What was learned, "
+            "rules of alerts and changes such as calibrations begin anew; rows stay.",
         )
     return _continued(partition, spec, found, issued)
 

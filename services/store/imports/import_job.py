@@ -23,11 +23,14 @@ from services.store.imports.import_days import DAY_MS, ImportDays
 from services.store.parquet import write_table
 from services.store.storage import Storage, always, stored_in
 
-__all__ = ["ImportJob", "ImportNote", "ImportProgress", "new_job", "open_jobs", "progress", "words"]
+__all__ = [
+    "ImportJob", "ImportNote", "ImportProgress", "forget_abandoned", "new_job", "open_jobs", "progress", "words",
+]  # fmt: skip
 
 ROW_GROUP = 20_000
 """Rows that a shard reads together, for one of the days that they are of."""
 IMPORTS, ROWS, NOTE = "imports", "rows.parquet", "job.json"
+ABANDONED_S = 86_400.0
 
 
 class _Filled(TypedDict, total=False):
@@ -141,6 +144,16 @@ def open_jobs(storage: Storage | Path, known: Collection[str] = ()) -> list[Impo
     there = stored_in(storage)
     ids = [id for id in there.list_folder(IMPORTS).folders if id not in known]
     return [ImportJob(there, id) for id in ids if NOTE in there.list_folder(f"{IMPORTS}/{id}").names]
+
+
+def forget_abandoned(storage: Storage | Path, now_s: float) -> None:
+    """Remove what imports have left that were killed before they wrote their note, a day ago or earlier."""
+    there = stored_in(storage)
+    for id in there.list_folder(IMPORTS).folders:
+        found = there.entries(f"{IMPORTS}/{id}")
+        if NOTE not in found and all(now_s - entry.modified_s > ABANDONED_S for entry in found.values()):
+            ImportJob(there, id).forget_rows()
+            there.tidy(f"{IMPORTS}/{id}", age_s=ABANDONED_S, now_s=now_s)
 
 
 def progress(note: ImportNote) -> ImportProgress:

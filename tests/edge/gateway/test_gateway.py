@@ -308,6 +308,7 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None
     ("uplink", "said"),
     [
         ("mqtt://127.0.0.1:1883", "would come back"),
+        ("mqtt://localhost", "would come back"),
         ("http://central", "neither kafka"),
         ("kafka://central:9092", "is not kafka://"),
     ],

@@ -111,6 +111,37 @@ def test_truncated_is_only_what_was_taken(buffer: SqliteLog) -> None:
     assert again.payloads == [b"10", b"11"]
 
 
+@pytest.mark.parametrize("tail_s", [0.0, 60.0])
+def test_an_uplink_goes_on_behind_what_another_one_of_the_buffer_has_sent(buffer: SqliteLog, tail_s: float) -> None:
+    """Somebody starts a second gateway on the site's folder to see what it says, and ends it again."""
+    fill(buffer, range(10))
+    target, now_s = Target(tail_s), [0.0]
+    uplink = Uplink(buffer, target, clock_s=lambda: now_s[0])
+    drain(uplink)
+    fill(buffer, range(10, 20))
+    same = SqliteLog(buffer.path)
+    other = Uplink(same, Target())
+    drain(other)
+    other.trim()
+    same.close()
+    fill(buffer, range(20, 30))
+    drain(uplink)
+    assert target.payloads == [b"%d" % n for n in (*range(10), *range(20, 30))]
+    now_s[0] = 60.0
+    uplink.trim()
+    assert buffer.begin_offset(PARTITION) == buffer.end_offset(PARTITION) == 30
+
+
+def test_a_batch_is_small_enough_for_a_slow_line(buffer: SqliteLog) -> None:
+    """Kafka's client gives a batch a few seconds, after an outage too. A larger record is a batch by itself."""
+    buffer.append([NewRecord("demo", "samples", 1000, bytes(size)) for size in (*[50_000] * 5, 300_000, 10)])
+    target = Target()
+    drain(Uplink(buffer, target))
+    assert [[len(record.payload) for record in batch] for batch in target.batches] == [
+        [50_000, 50_000], [50_000, 50_000], [50_000], [300_000], [10]
+    ]  # fmt: skip
+
+
 def test_a_refused_batch_is_sent_as_it_was(buffer: SqliteLog) -> None:
     """A log on Kafka completes a batch that arrived in part only when the same batch comes again."""
     fill(buffer, range(3))

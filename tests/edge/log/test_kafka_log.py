@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from edge.log.kafka import times as kafka_times
 from edge.log.kafka.address import KafkaAddress, kafka_address
 from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.kafka.record import FOREIGN_RECORD
+from edge.log.kafka.topics import read_pieces
 from edge.tls_files import TlsFiles
 from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
@@ -120,21 +122,41 @@ def test_the_password_is_read_at_each_connection(tmp_path: Path) -> None:
         get_sasl_mechanism("PLAIN")(**options)
 
 
+def one_piece(*given: Any) -> Iterator[tuple[list[Any], int]]:
+    """In the place of ``read_pieces``: the time is over after one of them."""
+    for records, after in read_pieces(*given):
+        yield records, after
+        if after < given[3]:
+            raise LogError("the rest did not come in time")
+
+
+def tried(append: Callable[[], list[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """What it returns; nothing where it fails."""
+    with contextlib.suppress(LogError):
+        return append()
+    return []
+
+
+def interrupted(log: KafkaLog, arrived: int) -> Callable[[Any, Any], dict[int, int]]:
+    """In the place of ``log._send``: ``arrived`` records of a batch of eight are sent, and the answer is lost."""
+    send = log._send
+
+    def send_some(attempt: Any, targets: Any) -> dict[int, int]:
+        send(replace(attempt, places={**attempt.places, **dict.fromkeys(range(arrived, 8), -1)}), targets)
+        raise LogError("the answer was lost")
+
+    return send_some
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("arrived", [0, 1, 5, 8])
 def test_a_failed_append_that_is_tried_again_duplicates_nothing(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch, arrived: int
 ) -> None:
     """However many records of a batch arrived before the answer was lost: after the retry each is there once."""
-    send = log._send
-
-    def interrupted(attempt: Any, targets: Any, done: dict[int, int]) -> dict[int, int]:
-        send(attempt, targets, {**done, **dict.fromkeys(range(arrived, 8), -1)})
-        raise LogError("the answer was lost")
-
     log.append(batch()[:3])
     with monkeypatch.context() as patch:
-        patch.setattr(log, "_send", interrupted)
+        patch.setattr(log, "_send", interrupted(log, arrived))
         for _ in range(2):
             with pytest.raises(LogError, match="answer was lost"):
                 log.append(batch())
@@ -145,11 +167,59 @@ def test_a_failed_append_that_is_tried_again_duplicates_nothing(
 
 
 @pytest.mark.kafka
+def test_a_failed_append_ends_however_much_others_have_appended_meanwhile(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a site was cut off for hours: no call has the time to look through all of it, each looks further."""
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_send", interrupted(log, arrived=1))
+        with pytest.raises(LogError, match="answer was lost"):
+            log.append(batch())
+    other = KafkaLog(log.address, 2)
+    for _ in range(3):
+        other.append(
+            [NewRecord("demo", "samples", 2000, b"other"), NewRecord("pepper", "samples", 2000, b"other")] * 500
+        )
+    other.close()
+    monkeypatch.setattr("edge.log.kafka.kafka_log.read_pieces", one_piece)
+    for _ in range(2):
+        with pytest.raises(LogError, match="the rest did not come"):
+            log.append(batch())
+    until(lambda: tried(lambda: log.append(batch())))
+    ours = [payload for payload in payloads(log) if payload != b"other"]
+    assert ours == [b"%d" % n for n in range(8)]
+
+
+@pytest.mark.kafka
 def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[int], KafkaLog]) -> None:
     """No other server has it: where the machine of this one loses its power, what was acknowledged is still there."""
     log = make(1)
     for topic in (log.address.topic, f"{log.address.topic}.meta"):
         assert topic_setting(log.address.servers, topic, "flush.messages") == "1"
+
+
+@pytest.mark.kafka
+def test_partitions_that_somebody_adds_to_the_topic_stay_empty(log: KafkaLog, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka takes none away again: the log goes on in its own, also after a restart, and that is told."""
+    log.append(batch())
+    admin = KafkaAdminClient(**log.address.options())
+    admin.create_partitions({log.address.topic: 5})
+    admin.close()
+    until(lambda: log._clients.scout.partitions_for_topic(log.address.topic) == set(range(5)))
+    log.append(batch())
+    again = KafkaLog(log.address, 2)
+    assert "has 5 partitions, and the log was made with 2: the others stay empty" in caplog.text
+    places = again.append(batch())
+    assert {partition for partition, _ in places} == {0, 1}
+    assert len(payloads(again)) == 24
+    again.close()
+
+
+@pytest.mark.kafka
+def test_facts_of_before_are_compacted_within_minutes(make: Callable[[int], KafkaLog]) -> None:
+    """A start reads all facts: at thousands of records a second those of a week would take longer than it has."""
+    log = make(1)
+    assert topic_setting(log.address.servers, f"{log.address.topic}.meta", "segment.ms") == "600000"
 
 
 @pytest.mark.kafka
@@ -185,6 +255,21 @@ def test_another_process_sees_records_sites_and_times(log: KafkaLog) -> None:
     assert other.sites() == ["demo"]
     other.append([NewRecord("demo", "samples", 50, b"late")])
     assert other.last_receive_ms(partition) == 102
+    other.close()
+
+
+@pytest.mark.kafka
+def test_times_go_on_where_reading_them_takes_several_tries(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process begins on a slow line: what it appends is not earlier than what is there, and not at all before
+    all of that has come.
+    """
+    log.append([NewRecord("demo", "samples", 100 + n, b"") for n in range(1200)])
+    monkeypatch.setattr(kafka_times, "read_pieces", one_piece)
+    other = KafkaLog(log.address, 2)
+    with pytest.raises(LogError, match="the rest did not come"):
+        other.append([NewRecord("demo", "samples", 50, b"late")])
+    ((partition, offset),) = until(lambda: tried(lambda: other.append([NewRecord("demo", "samples", 50, b"late")])))
+    assert other.read(partition, offset, 1)[0].receive_ms == 1299
     other.close()
 
 

@@ -70,9 +70,9 @@ def test_records_go_through_tls_and_a_login(secure: KafkaAddress, mechanism: Mec
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_is_told(secure: KafkaAddress, mechanism: Mechanism, tmp_path: Path) -> None:
-    """The error is the log's own, and never shows the password."""
+    """The error is the log's own, says that the login is refused, and never shows the password."""
     (tmp_path / "wrong").write_text("wrong-password")
-    with pytest.raises(LogError) as error:
+    with pytest.raises(LogError, match="while it logged in: are user name, password and mechanism right") as error:
         KafkaLog(replace(secure, mechanism=mechanism, password_file=tmp_path / "wrong"), 1)
     assert "wrong-password" not in str(error.value)
 
@@ -97,9 +97,9 @@ def test_a_certificate_is_a_login(kafka: tuple[Servers, KafkaAddress]) -> None:
 
 
 def test_a_server_of_another_ca_is_refused(secure: KafkaAddress, tmp_path: Path) -> None:
-    """A certificate that our CA has not signed ends the connection before the login."""
+    """A certificate that our CA has not signed ends the connection before the login, and that is told."""
     _make_certificates(tmp_path)
-    with pytest.raises(LogError):
+    with pytest.raises(LogError, match="CERTIFICATE_VERIFY_FAILED"):
         KafkaLog(replace(secure, tls=TlsFiles(tmp_path / "ca.pem")), 1)
 
 

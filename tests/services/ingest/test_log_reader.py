@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.log import LogReplacedError, NewRecord
+from edge.log import LogError, LogReplacedError, NewRecord
 from services.ingest.log_reader import LOOK_S, READ_BYTES, READ_RECORDS, LogReader
 from tests.services.ingest.rig import Clock, filled
 
@@ -37,6 +37,15 @@ def test_a_log_that_ends_before_what_was_read_is_another_one() -> None:
     assert reader.read(0, 10) == ([], False)
     log.append(records(1))
     assert len(reader.read(0, 10)[0]) == 1
+
+
+def test_records_that_are_gone_before_they_were_read_are_told_with_what_to_do() -> None:
+    """As where Kafka's retention passed while the shard's storage was away."""
+    log = filled(records(10))
+    log.truncate(0, 5)
+    said = "offset 2 of partition 0 was truncated; the log begins at 5, .* not read. The next start says how to go on"
+    with pytest.raises(LogError, match=said):
+        LogReader(log, Clock()).read(0, 2)
 
 
 def test_what_was_there_at_first_is_a_replay() -> None:

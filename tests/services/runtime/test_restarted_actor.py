@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.errors import ConfigError, StartError, StorageAwayError
+from services.errors import ConfigError, SnapshotError, StartError, StorageAwayError
 from services.learn.loop import cluster, retrainer_actor
 from services.runtime import restarted_actor
 from services.runtime.restarted_actor import restarted_until_it_can_begin
@@ -31,6 +31,7 @@ def restarts(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     [
         (True, StorageAwayError("away"), Crashed),
         (True, StartError("the id cannot be read"), Crashed),
+        (True, SnapshotError("no snapshot can be read"), Crashed),
         (True, ConfigError("other settings"), ConfigError),
         (False, StorageAwayError("away"), StorageAwayError),
     ],
@@ -42,6 +43,13 @@ def test_what_will_be_back_ends_a_restarted_process_only(
     """Ray starts another one then; what stops a first start is told to whoever starts."""
     with pytest.raises(becomes), restarted_until_it_can_begin():
         raise error
+
+
+@pytest.mark.parametrize("restarts", [False], indirect=True)
+def test_what_stops_a_first_start_says_what_to_do(restarts: None) -> None:
+    """Ray tells whoever starts the text of an error, and nothing else of it."""
+    with pytest.raises(ConfigError, match=r"^stream.step_s changed. Set it back.$"), restarted_until_it_can_begin():
+        raise ConfigError("stream.step_s changed", "Set it back.")
 
 
 @pytest.mark.parametrize("restarts", [True], indirect=True)

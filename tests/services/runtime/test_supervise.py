@@ -9,12 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from edge.short_log import shorten
+from services.runtime import supervise
 from services.runtime.supervise import ChildProcess
 from tests.patience import patience_s
 
@@ -48,6 +51,32 @@ def test_a_killed_child_is_started_again_and_a_stopped_one_is_not(tmp_path: Path
     child.stop()
     assert child.pid is None
     assert child.restarts == 1
+
+
+def test_the_log_of_a_child_that_runs_for_long_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it held is kept once, and the child goes on at its new end."""
+    monkeypatch.setattr(supervise, "HEALTHY_AFTER_S", 0.1)
+    monkeypatch.setattr(supervise, "shorten", partial(shorten, most_bytes=10_000))
+    says = "import time\nwhile True:\n    print('refused' * 20, flush=True)\n    time.sleep(0.001)"
+    log = tmp_path / "log"
+    child = ChildProcess("talker", [sys.executable, "-c", says], log)
+    child.start()
+    kept = tmp_path / "log.1"
+    assert until(lambda: kept.exists() and 0 < log.stat().st_size < kept.stat().st_size)
+    child.stop()
+    assert log.read_bytes().startswith(b"refused")
+
+
+def test_the_log_of_a_child_that_ends_again_and_again_stays_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never runs for long, and says why each time."""
+    monkeypatch.setattr(supervise, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(supervise, "shorten", partial(shorten, most_bytes=1000))
+    child = ChildProcess("refused", [sys.executable, "-c", "print('refused' * 100)"], tmp_path / "log")
+    child.start()
+    assert until((tmp_path / "log.1").exists)
+    child.stop()
 
 
 def test_a_child_that_cannot_be_started_is_an_error_not_a_wait(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 CODE = """
 import sys
 from pathlib import Path
-from edge.mqtt.short_log import shorten
+from edge.mqtt.broker_log import shorten
 path = Path(sys.argv[1])
 print("a" * 600, flush=True)
 first = shorten(path, 1000)
