@@ -82,8 +82,8 @@ class Backend(Protocol):
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """Differs when a site's rows of a span may have changed."""
 
-    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
-        """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
+    async def issued(self, site: str, zone: str, at_ms: int) -> IssuedForecast | None:
+        """The newest forecast that was issued for a zone for an origin up to then, no older than a day."""
 
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
         """How good one zone's forecasts have been; of None, how long each zone is known."""

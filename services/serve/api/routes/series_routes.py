@@ -108,8 +108,8 @@ def series_routes(state: ApiState) -> APIRouter:
         view = state.readable(authorization)
         key = view.find(zone, site)
         at_ms = (view.stream_ms(key[0]) or 0) if issued_at is None else issued_at
-        found = await backend.issued(key[0], at_ms)
-        if found is None or key[1] not in found.zones:
+        found = await backend.issued(*key, at_ms)
+        if found is None:
             raise ProblemError(404, f"no forecast of {'/'.join(key)} was issued in the day before {at_ms}")
         said = found.quantiles[found.zones.index(key[1])]
         return IssuedAnswer(
