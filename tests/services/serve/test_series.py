@@ -135,6 +135,14 @@ def test_what_is_held_is_not_sent_again(system: System) -> None:
     assert system.client.get(URL, headers=held).status_code == 200
 
 
+def test_an_answer_of_another_release_is_not_held(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next release may work out other values from the same rows: it sends them, also where files stay."""
+    held = {"If-None-Match": system.client.get(URL).headers["etag"]}
+    assert system.client.get(URL, headers=held).status_code == 304
+    monkeypatch.setattr(series_routes, "release", lambda: "99.0.0")
+    assert system.client.get(URL, headers=held).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
