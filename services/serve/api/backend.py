@@ -60,7 +60,7 @@ class Backend(Protocol):
         """The past 48 h of a zone."""
 
     async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
-        """What changes do to a zone's newest forecast; raises a 404 problem where its shard does not know it."""
+        """What changes do to a zone's newest forecast."""
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
         """Scenarios of a zone's newest forecast."""

@@ -232,14 +232,6 @@ def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
         asyncio.run(backend.dead_letters(None, 10))
 
 
-def test_the_newest_forecast_is_found_without_a_day_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day of a site with a thousand zones is gigabytes; one that is hours old is found all the same."""
-    settings = Settings(data_dir=tmp_path)
-    spec, kept = forecast_spec(settings), IssuedForecasts(settings.storage_folder, 0)
-    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
-    for n in range(288):
-        at_ms = ORIGIN_MS - n * STEP_MS
-        said = IssuedForecast("demo", at_ms, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
 def test_the_forecast_of_a_zone_is_older_than_that_of_its_site(tmp_path: Path) -> None:
     """A zone that left goes without forecasts while its site has them, and is asked about when it is back."""
     settings = Settings(data_dir=tmp_path)
@@ -254,6 +246,14 @@ def test_the_forecast_of_a_zone_is_older_than_that_of_its_site(tmp_path: Path) -
     assert origins == {"north-1": ORIGIN_MS - 3 * 3_600_000, "north-2": ORIGIN_MS, "north-3": None}
 
 
+def test_the_newest_forecast_is_found_without_a_day_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day of a site with a thousand zones is gigabytes; one that is hours old is found all the same."""
+    settings = Settings(data_dir=tmp_path)
+    spec, kept = forecast_spec(settings), IssuedForecasts(settings.storage_folder, 0)
+    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
+    for n in range(288):
+        at_ms = ORIGIN_MS - n * STEP_MS
+        said = IssuedForecast("demo", at_ms, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
         kept.put([said], spec.horizons_min, spec.targets)
     looked, read = [], IssuedForecasts.read
 
