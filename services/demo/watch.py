@@ -111,7 +111,7 @@ class DemoWatch:
             return {**found, "problem": type(error).__name__}
         if answer.status_code != httpx.codes.OK:
             return {**found, "problem": str(body.get("detail", answer.status_code))}
-        if not body["events"]:
+        if TARGET not in body["forecasts"]:
             return {**found, "problem": "the air temperature is not forecast"}
         return {**found, "origin": body["origin"], "events": body["events"]}
 

@@ -146,8 +146,12 @@ class LiveState:
             self._changed.notify_all()
 
     async def set_models(self, models: Sequence[ModelRow]) -> None:
-        """Replace the table of registered models, newest first."""
+        """Replace the table of registered models, newest first. The same table again is no change: retrainers show it
+        every few seconds, and each open page would be told.
+        """
         async with self._changed:
+            if self._models is not None and self._models[1] == list(models):
+                return
             self._version += 1
             self._models = (self._version, list(models))
             self._changed.notify_all()

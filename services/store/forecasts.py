@@ -98,16 +98,17 @@ class IssuedForecasts:
         write_table(self._storage, part, pa.concat_tables(tables), check)
 
     def read(
-        self, site: str, after_ms: int, horizons: int, targets: int, until_ms: int = LAST_MS
+        self, site: str, after_ms: int, horizons_min: Sequence[int], targets: Sequence[str], until_ms: int = LAST_MS
     ) -> list[IssuedForecast]:
         """A site's forecasts of all writers with an origin after ``after_ms`` and not after ``until_ms``, by origin,
         the newest issued last.
 
-        Those of another shape are left out.
+        Those of other horizons or targets are left out, as from before a change of the settings.
 
         Raises :class:`HistoryError` for a damaged file.
         """
         found: dict[tuple[int, str], IssuedForecast] = {}
+        cells = [(horizon, target) for horizon in horizons_min for target in targets]
         wanted = (pc.field("site") == site) & (pc.field("origin_ms") > after_ms) & (pc.field("origin_ms") <= until_ms)
         for table in self._tables(after_ms, until_ms):
             rows = table.filter(wanted).combine_chunks()
@@ -117,8 +118,10 @@ class IssuedForecasts:
                     continue
                 one = rows.filter((pc.field("origin_ms") == key[0]) & (pc.field("model_version") == key[1]))
                 zones = tuple(dict.fromkeys(one["zone"].to_pylist()))
-                shape = (len(zones), horizons, targets)
-                if len(one) == np.prod(shape):
+                shape = (len(zones), len(horizons_min), len(targets))
+                first = one.slice(0, len(cells))
+                said = list(zip(first["horizon_min"].to_pylist(), first["target"].to_pylist(), strict=True))
+                if len(one) == np.prod(shape) and said == cells:
                     columns = {name: one[name].to_numpy().reshape(shape) for name in _VALUES}
                     quantiles = np.stack([columns.pop(q) for q in ("p10", "p50", "p90")], axis=-1)
                     age_steps = one["age_steps"][0].as_py()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -199,6 +200,16 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     shows(page, "Done.")
     assert house.backend.orders[-1] == ("rollback", "network", "v2")
     assert page.ask("localStorage.length + sessionStorage.length") == 0
+
+
+def test_a_training_that_begins_is_seen_though_no_event_tells_of_it(page: Page, house: House, address: str) -> None:
+    """The view looks again by itself: nothing changes in the table of models meanwhile."""
+    house.do(house.live_state.set_models([model("v1", "champion")]))
+    page.open(f"{address}/#/models")
+    shows(page, "Model v1 forecasts now")
+    running: Any = {"running": {"kind": "operator", "reason": "operator"}, "last_error": ""}
+    house.do(house.live_state.put_stats("retrainer", running))
+    page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === 'true'")
 
 
 def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: House, address: str) -> None:

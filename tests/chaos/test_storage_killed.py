@@ -19,7 +19,6 @@ from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.ingest.shard import Executors, Outputs, Shard
 from services.log import open_settings_log
 from services.store.deadletters import read_dead_letters
-from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.series import NullSeries
 from services.store.storage import StorageAddress, open_storage, storage_of
@@ -28,7 +27,7 @@ from tests.ci.record import balance
 from tests.patience import patience_s
 from tests.patience import until as wait_until
 from tests.s3 import s3_address
-from tests.services.ingest.rig import Clock, Inline, day
+from tests.services.ingest.rig import Clock, Inline, day, issued_by
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -78,7 +77,7 @@ def started(config: Path) -> subprocess.Popen[bytes]:
 def content(settings: Settings) -> dict[str, Any]:
     """Every row, to the bit, every dead letter and change of an alert, and which forecasts were issued."""
     history = History(storage_of(settings), ())
-    origins = [one.origin_ms for one in IssuedForecasts(storage_of(settings), 0).read("demo", 0, 10, 4)]
+    origins = [one.origin_ms for one in issued_by(settings)]
     # As text: a missing value is not equal to itself.
     rows = {kind: [repr(row) for row in history.read(kind=kind).to_pylist()] for kind in ("zones", "devices")}
     storage = storage_of(settings)

@@ -60,7 +60,7 @@ def go_on(rig: Rig, shard: Shard, first: int, last: int) -> dict[int, Any]:
             shard.step()
     shard.flush()
     storage, spec = rig.settings.storage_folder, shard.spec
-    found = IssuedForecasts(storage, 0).read("demo", 0, len(spec.horizons_min), len(spec.targets))
+    found = IssuedForecasts(storage, 0).read("demo", 0, spec.horizons_min, spec.targets)
     return {one.origin_ms: one.quantiles for one in found}
 
 

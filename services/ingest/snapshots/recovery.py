@@ -47,11 +47,10 @@ class Recovery:
         self._beside: dict[int, Regrowth] = {}
         self._waiting: dict[int, Sequence[Mapping[str, Any]]] = {}  # for their forecast, until a partition is grown
         self._repaired: list[str] = []
-        shape = len(spec.horizons_min), len(spec.targets)
 
         def regrowth(partition: Partition, missing: Mapping[str, str], round_s: float) -> Regrowth:
             ring_hours = settings.stream.ring_hours
-            return Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s, round_s)
+            return Regrowth(partition, missing, history, plans, issued, ring_hours, clock_s, round_s)
 
         self._regrowth = regrowth
         for number, of_partition in snapshots.items():

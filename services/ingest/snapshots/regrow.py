@@ -45,11 +45,11 @@ class Regrowth:
 
     def __init__(
         self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
-        issued: IssuedForecasts, shape: tuple[int, int], ring_hours: int, clock_s: Callable[[], float],
+        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float],
         round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
         self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
-        self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
+        self._history, self._issued, self._clock_s = history, issued, clock_s
         self._until_ms = {site: step.end_ms for site, step in partition.learner.latest.items()}
         self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
         newest = max(self._until_ms.values(), default=0)
@@ -152,10 +152,10 @@ class Regrowth:
         """By site and by the row after which they were issued. Earlier ones have all matured; what is grown learns
         from its own forecasts there, as a backtest does.
         """
-        horizons, targets = self._shape
+        spec = self._partition.spec
         found: dict[tuple[str, int], list[IssuedForecast]] = {}
         for site in self._until_ms:
-            for one in self._issued.read(site, self._to_ms - 2 * DAY_MS, horizons, targets):
+            for one in self._issued.read(site, self._to_ms - 2 * DAY_MS, spec.horizons_min, spec.targets):
                 after_ms = one.origin_ms + one.age_steps * self._history.step_s * 1000
                 found.setdefault((site, after_ms), []).append(one)
         return found

@@ -172,9 +172,8 @@ def _refuse_another_log(log: Log, number: int, offset: int, of_before: str) -> N
 
 def issued_lately(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> list[list[IssuedForecast]]:
     """By site, the forecasts that may have been issued after the snapshot; ``PartitionLearner.expect`` takes them."""
-    shape = len(spec.horizons_min), len(spec.targets)
-    newest = partition.learner.latest.items()
-    return [issued.read(site, step.end_ms - MAX_ORIGINS * spec.step_ms, *shape) for site, step in newest]
+    cells, newest = (spec.horizons_min, spec.targets), partition.learner.latest.items()
+    return [issued.read(site, step.end_ms - MAX_ORIGINS * spec.step_ms, *cells) for site, step in newest]
 
 
 def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSettings) -> Partition:

@@ -41,7 +41,9 @@ OrderAnswer = TrainingAccepted | Moved | ModelSubmitted
 
 
 class Backend(Protocol):
-    """The system behind the API. Everything raises a 503 problem where the part that is asked is away."""
+    """The system behind the API. Everything raises a 503 problem where the part that is asked is away, or does not know
+    the site or zone yet.
+    """
 
     live_states: int
 
@@ -58,19 +60,19 @@ class Backend(Protocol):
         """The past 48 h of a zone."""
 
     async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
-        """What changes do to a zone's newest forecast; raises a 404 problem where its shard does not know it."""
+        """What changes do to a zone's newest forecast."""
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
-        """Scenarios of a zone's newest forecast; 404 as :meth:`what_if`."""
+        """Scenarios of a zone's newest forecast."""
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
-        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`what_if`."""
+        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``."""
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
-        """The newest plan of each source that holds for a zone; 404 as :meth:`what_if`."""
+        """The newest plan of each source that holds for a zone."""
 
     async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
-        """When a plan that is put now is issued, which no other is, also of another replica; 404 as :meth:`what_if`."""
+        """When a plan that is put now is issued, which no other is, also of another replica."""
 
     async def series(
         self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
@@ -80,11 +82,11 @@ class Backend(Protocol):
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """Differs when a site's rows of a span may have changed."""
 
-    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
-        """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
+    async def issued(self, site: str, zone: str, at_ms: int) -> IssuedForecast | None:
+        """The newest forecast that was issued for a zone for an origin up to then, no older than a day."""
 
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
-        """How good one zone's forecasts have been; of None, how long each zone is known; 404 as :meth:`what_if`."""
+        """How good one zone's forecasts have been; of None, how long each zone is known."""
 
     async def said_ahead(
         self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
@@ -104,7 +106,7 @@ class Backend(Protocol):
         """The changes of a zone's alerts, oldest first, and since when its site's are kept; 503 as before."""
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
-        """The rules of a site; 404 where its shard does not know it."""
+        """The rules of a site."""
 
     async def mixtures(self) -> list[ZoneMixture]:
         """What each zone's newest forecast was mixed from."""

@@ -74,7 +74,9 @@ class EventStream:
         if news or "models" in changes:
             told.append(("models", {"events": news}))
         told += [("alert", alert) for alert in cast(Mapping[str, Any], changes).get("alerts", ())]
-        if health is not None and (self._health is None or _outline(health) != _outline(self._health)):
+        # What has the version of the message before would reach no stream: it is told with the next one.
+        is_changed = health is not None and (self._health is None or _outline(health) != _outline(self._health))
+        if is_changed and version != before:
             self._health = health
             told.append(("health", health))
         if not before:

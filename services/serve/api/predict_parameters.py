@@ -50,15 +50,15 @@ class Asked:
     def of(
         cls, spec: ForecastSpec, targets: str | None, horizons: str | None, quantiles: str | None, events: str | None
     ) -> Asked:
-        """Read the parameters; raises a 422 problem with a sentence."""
-        named = _parts(targets)
+        """Read the parameters, of which an empty one is as if left out; raises a 422 problem with a sentence."""
+        named = _parts("query.targets", targets)
         for target in named or ():
             _check_target("query.targets", target, spec)
         return cls(
             None if named is None else tuple(named),
-            None if horizons is None else tuple(_numbers("query.horizons", horizons, int, 1, 1440 * 15)),
-            None if quantiles is None else tuple(_numbers("query.quantiles", quantiles, float, 0.01, 0.99)),
-            tuple(_event(said, spec) for said in _parts(events) or ()),
+            None if not horizons else tuple(_numbers("query.horizons", horizons, int, 1, 1440 * 15)),
+            None if not quantiles else tuple(_numbers("query.quantiles", quantiles, float, 0.01, 0.99)),
+            tuple(_event(said, spec) for said in _parts("query.events", events) or ()),
         )
 
 
@@ -88,9 +88,13 @@ def answer_of(
             },
         }
     if outlook is not None and asked.events:
-        found = [_said(event, name, outlook, spec) for event in asked.events for name in shown
-                 if event.target in ("", name)]  # fmt: skip
-        answer["events"] = found
+        answer["events"] = [
+            _said(event, name, outlook, spec)
+            if name in forecast["forecasts"]
+            else {"event": event.kind, "target": name, "missing": f"{name} is not forecast in this zone"}
+            for event in asked.events
+            for name in ((event.target,) if event.target else shown)
+        ]
     return answer
 
 
@@ -223,13 +227,16 @@ def _check_target(where: str, target: str, spec: ForecastSpec) -> None:
         raise ProblemError(422, f"{where}: {target[:64]!r} is not forecast; known are {', '.join(spec.targets)}")
 
 
-def _parts(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def _parts(where: str, text: str | None) -> list[str] | None:
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if text and not parts:
+        raise ProblemError(422, f"{where}: {text[:64]!r} names nothing")
+    return parts or None
 
 
 def _numbers(where: str, text: str, kind: type, low: float, high: float) -> list[Any]:
     found = []
-    for part in _parts(text) or [""]:
+    for part in _parts(where, text) or [""]:
         try:
             number = kind(part)
         except ValueError:

@@ -64,6 +64,13 @@ def _shard_index(site: str, settings: Settings) -> int:
     return partition_of(site, settings.log.partitions) % settings.stream.shards
 
 
+def _not_yet(why: str) -> ProblemError:
+    """The API knows of a zone or a site, and its shard does not: it was restarted, and reads the log. That is no 404,
+    which says that there is no such zone.
+    """
+    return ProblemError(503, f"{why}; try again in a few seconds", {"Retry-After": "5"})
+
+
 class RayBackend(StoredReads):
     """:class:`services.serve.api.backend.Backend` over the actors of the cluster; for one event loop."""
 
@@ -113,14 +120,14 @@ class RayBackend(StoredReads):
         """See :class:`Backend`."""
         found: ZoneWhatIf | None = await self._ask_shard(site, "what_if", zone, changes)
         if found is None:
-            raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
+            raise _not_yet(f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
         """See :class:`Backend`."""
         found: ZoneOutlook | None = await self._ask_shard(site, "outlook", zone)
         if found is None:
-            raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
+            raise _not_yet(f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
@@ -128,21 +135,21 @@ class RayBackend(StoredReads):
         values = np.asarray(now, np.float32)
         found: F32 | None = await self._ask_shard(site, "baseline", zone, origin_ms, values)
         if found is None:
-            raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
+            raise _not_yet(f"the shard of {site} does not know {zone} yet")
         return found
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """See :class:`Backend`."""
         found: list[ZonePlan] | None = await self._ask_shard(site, "plan", zone)
         if found is None:
-            raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
+            raise _not_yet(f"the shard of {site} does not know {zone} yet")
         return found
 
     async def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int:
         """See :class:`Backend`."""
         found: int | None = await self._ask_shard(site, "next_issue", zone, source, now_ms)
         if found is None:
-            raise ProblemError(404, f"the shard of {site} does not know it yet")
+            raise _not_yet(f"the shard of {site} does not know it yet")
         return found
 
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
@@ -151,7 +158,7 @@ class RayBackend(StoredReads):
             shard = shard_of(asked[0], self._settings)
             found: list[ZoneQuality] = await self._actors.ask(shard, "quality", asked, who="the zone's shard")
             if not found:
-                raise ProblemError(404, f"the shard of {asked[0]} does not know {asked[1]} yet")
+                raise _not_yet(f"the shard of {asked[0]} does not know {asked[1]} yet")
             return found
         names = [shard_actor(index) for index in range(self._settings.stream.shards)]
         every = [await self._actors.ask(name, "quality", None, who=name) for name in names]
@@ -169,7 +176,7 @@ class RayBackend(StoredReads):
         shard = shard_of(site, self._settings)
         found: SiteRulesShown | None = await self._actors.ask(shard, "alert_rules", site, who="the site's shard")
         if found is None:
-            raise ProblemError(404, f"its shard does not know {site} yet")
+            raise _not_yet(f"its shard does not know {site} yet")
         return found
 
     async def mixtures(self) -> list[ZoneMixture]:

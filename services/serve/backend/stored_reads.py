@@ -57,7 +57,7 @@ class StoredReads:
 
         return await self._read(lambda: fingerprint(self._history(), site, start_ms, end_ms))
 
-    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+    async def issued(self, site: str, zone: str, at_ms: int) -> IssuedForecast | None:
         """See :class:`Backend`."""
         spec = forecast_spec(self._settings)
 
@@ -65,10 +65,11 @@ class StoredReads:
             from services.store.forecasts import IssuedForecasts
 
             kept = IssuedForecasts(storage_of(self._settings), 0)
-            shape = len(spec.horizons_min), len(spec.targets)
             for span_ms in (HOUR_MS, DAY_MS):  # a day of forecasts of a thousand zones is gigabytes
-                if found := kept.read(site, at_ms - span_ms, *shape, until_ms=at_ms):
-                    return found[-1]
+                found = kept.read(site, at_ms - span_ms, spec.horizons_min, spec.targets, at_ms)
+                of_zone = [one for one in found if zone in one.zones]  # it may have been away since
+                if of_zone:
+                    return of_zone[-1]
             return None
 
         return await self._read(newest)

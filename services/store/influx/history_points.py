@@ -50,7 +50,7 @@ class HistoryPoints:
         site = stream.site
         if stream.kind == "forecasts":
             horizons, targets = self._spec.horizons_min, self._spec.targets
-            found = self._issued.read(site, after_ms, len(horizons), len(targets), until_ms)
+            found = self._issued.read(site, after_ms, horizons, targets, until_ms)
             lines = [line for forecast in found for line in issued_lines(forecast, horizons, targets)]
             return Points(lines, max((forecast.origin_ms for forecast in found), default=0))
         table = self._rows.read(after_ms, until_ms, [site]) if self._rows.newest_ms(site) >= until_ms else None

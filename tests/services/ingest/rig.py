@@ -28,7 +28,9 @@ from services.messages import (
 )
 from services.observe.spans import Spans
 from services.store.deadletters import DeadLetters
+from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.series import NullSeries
+from services.store.storage import storage_of
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 from tests.tables import content_of
 
@@ -45,6 +47,7 @@ __all__ = [
     "day",
     "dying",
     "filled",
+    "issued_by",
 ]
 
 ZONES = ("z1", "z2")
@@ -209,6 +212,12 @@ def day(steps: int = 40) -> Iterator[NewRecord]:
             yield NewRecord("demo", "samples", at, msgspec.msgpack.encode([old]))
             refused = Refusal("malformed", "t", "not JSON", b"{", True, 1)
             yield NewRecord("demo", "refused", at, msgspec.msgpack.encode([refused]))
+
+
+def issued_by(settings: Settings) -> list[IssuedForecast]:
+    """What was issued for the site ``demo``."""
+    said = settings.forecast
+    return IssuedForecasts(storage_of(settings), 0).read("demo", 0, said.horizons_min, said.targets)
 
 
 def filled(records: Sequence[NewRecord], partitions: int = 1) -> MemoryLog:

@@ -38,6 +38,7 @@ from tests.services.ingest.rig import (
     Rig,
     day,
     filled,
+    issued_by,
 )
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -93,7 +94,7 @@ def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str
         for _ in range(3):  # read and ask, ask again with rows, issue
             shard.step()
     shard.flush()
-    issued = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
+    issued = issued_by(rig.settings)
     expected = replayed(rig, shard, None if version == ONLINE_VERSION else 1.5)
     assert len(issued) == 329
     assert {f.age_steps for f in issued} == {0}
@@ -128,7 +129,7 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> 
             shard = rig.shard()
             rig.drain(shard)
         states.append(shard._partitions[0].state())
-    issued = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
+    issued = issued_by(rig.settings)
     assert len(issued) > 100
     assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
     for part in ("forecaster", "scores", "paths"):
@@ -155,7 +156,7 @@ def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None
     assert [p["horizon_min"] for p in points] == list(shard.spec.horizons_min)
     assert all(p["p10"] <= p["p50"] <= p["p90"] for p in points)
     assert points[0]["time"] == "2022-03-01T00:55:00Z"
-    kept = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
+    kept = issued_by(rig.settings)
     assert [f.origin_ms for f in kept] == [T0 + n * STEP for n in range(11)]
 
 
@@ -366,7 +367,7 @@ def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> N
         shard.step()
     folder = rig.settings.storage_folder / "history" / "forecasts"
     assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
-    found = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
+    found = issued_by(rig.settings)
     assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
 
 

@@ -158,7 +158,7 @@ class FakeBackend:
     async def series_tag(self, *asked: Any) -> str:
         return fingerprint(self._past(), *asked)
 
-    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+    async def issued(self, site: str, zone: str, at_ms: int) -> IssuedForecast | None:
         return self.said
 
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:

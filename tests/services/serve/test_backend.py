@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from services.config import load_settings
@@ -55,6 +56,38 @@ def test_an_order_that_nobody_answers_may_be_under_way(monkeypatch: pytest.Monke
     with pytest.raises(ProblemError, match="try again in a few seconds") as error:
         asyncio.run(backend.order("rollback", "trees", ""))
     assert (error.value.status, error.value.headers, len(given)) == (503, {"Retry-After": "5"}, 1)
+
+
+def test_a_shard_that_does_not_know_a_zone_yet_is_to_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API knows the zone, and its shard was restarted: a 404 would say that there is no such zone."""
+    backend = RayBackend(load_settings(), None)
+
+    class Nothing:
+        def __init__(self, answer: Any = None) -> None:
+            self._answer = answer
+
+        async def remote(self, *_: Any) -> Any:
+            return self._answer
+
+    class Shard:
+        what_if = outlook = baseline = plan = next_issue = alert_rules = Nothing()
+        quality = Nothing([])
+
+    async def there(_actors: NamedActors, _name: str) -> Any:
+        return Shard()
+
+    monkeypatch.setattr(NamedActors, "find", there)
+
+    async def run() -> list[Any]:
+        return await asyncio.gather(
+            backend.what_if("demo", "z1", []), backend.outlook("demo", "z1"), backend.plan("demo", "z1"),
+            backend.baseline("demo", "z1", 0, np.zeros((1, 3), np.float32)), backend.quality(("demo", "z1")),
+            backend.next_issue("demo", "z1", "operator", 0), backend.alert_rules("demo"), return_exceptions=True,
+        )  # fmt: skip
+
+    answers = asyncio.run(run())
+    assert {(one.status, one.headers["Retry-After"]) for one in answers} == {(503, "5")}
+    assert all(str(one).endswith("yet; try again in a few seconds") for one in answers)
 
 
 def test_a_storage_that_hangs_holds_up_no_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,25 @@ def test_each_change_is_told_to_each_stream_once() -> None:
     asyncio.run(run())
 
 
+def test_health_that_changes_without_other_news_is_told_with_the_next() -> None:
+    """A live state that is quiet, as one whose shard has died, has no new version; what has none reaches no stream."""
+
+    async def run() -> None:
+        stream = EventStream(time.monotonic, live_states=2)
+        for index in range(2):
+            stream.take({"version": 10, "live_state": index}, HEALTH)
+        said = stream.stream(None, HEALTH)
+        await anext(said)
+        waits = Readiness(**{**HEALTH, "ready": False, "reasons": ["silent"]})
+        stream.take({"version": 10, "live_state": 1}, waits)  # it answers, and nothing has come
+        stream.take({"version": 11, "live_state": 0, "stats": {}}, waits)
+        async with asyncio.timeout(patience_s(5)):
+            assert b"event: health" in await anext(said)
+        await said.aclose()
+
+    asyncio.run(run())
+
+
 def test_what_was_known_before_the_first_stream_came_hides_no_change() -> None:
     """A system that was ready for the last page, and is not when the next one comes, is told to be ready again."""
 

@@ -39,6 +39,21 @@ def test_a_follower_gets_only_what_changed() -> None:
     asyncio.run(run())
 
 
+def test_the_same_table_of_models_again_is_no_news() -> None:
+    """Retrainers show it every few seconds; another table, and one that went back to what it was, are news."""
+
+    async def run() -> None:
+        shown, seen = live_state(), 0
+        one, two = {"version": "v1"}, {"version": "v2"}
+        for told, models in ((True, [one]), (False, [dict(one)]), (True, [two, one]), (True, [one]), (True, [])):
+            await shown.set_models(models)
+            changes = await shown.wait(seen, 0)
+            assert ("models" in changes) == told
+            seen = changes["version"]
+
+    asyncio.run(run())
+
+
 def test_a_waiting_follower_hears_at_once() -> None:
     """``wait`` returns with the next change."""
 

@@ -124,6 +124,21 @@ def test_a_zone_with_few_nights_has_no_usual_limit(system: System) -> None:
     assert given["chance"] == pytest.approx(0.5, abs=0.01)
 
 
+def test_an_event_names_its_own_target(system: System) -> None:
+    """Also one that ``targets`` leaves out; of one that the zone has no forecast of, it is said that there is none."""
+    rh, vpd, night = asked(system, targets="air_temp_c", events="above:rh_pct:30,above:vpd_kpa:2:60,night")["events"]
+    assert (rh["target"], rh["chance"], night["target"]) == ("rh_pct", 0, "air_temp_c")
+    assert vpd == {"event": "above", "target": "vpd_kpa", "missing": "vpd_kpa is not forecast in this zone"}
+
+
+def test_an_empty_parameter_is_as_if_left_out(system: System) -> None:
+    """Alone and beside others; one that has only commas names nothing."""
+    whole, some = asked(system), asked(system, targets="air_temp_c")
+    assert asked(system, targets="", horizons="", quantiles="", events="") == whole
+    assert asked(system, targets="air_temp_c", horizons="", quantiles="", events="") == some
+    assert list(asked(system, targets="", horizons="60")["forecasts"]) == list(whole["forecasts"])
+
+
 def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: System) -> None:
     """A sensor is silent at the origin: the mean and the hours outside begin with the first time of the path."""
     system.backend.now = np.full(3, np.nan, np.float32)
@@ -143,6 +158,8 @@ def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: Syst
         ({"horizons": "61"}, "horizons: 61 min is no time of the path"),
         ({"quantiles": "2"}, "query.quantiles: '2' is not a number from 0.01 to 0.99"),
         ({"quantiles": "nan"}, "quantiles: 'nan' is not a number"),
+        ({"targets": ","}, "query.targets: ',' names nothing"),
+        ({"events": " , "}, "query.events: ' , ' names nothing"),
         ({"events": "frost"}, "query.events: 'frost' is no event; known are night, day"),
         ({"events": "night:air_temp_c"}, "events: night takes nothing"),
         ({"events": "below:air_temp_c"}, "is not of the form below:TARGET:LIMIT:MINUTES"),

@@ -135,6 +135,14 @@ def test_what_is_held_is_not_sent_again(system: System) -> None:
     assert system.client.get(URL, headers=held).status_code == 200
 
 
+def test_an_answer_of_another_release_is_not_held(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next release may work out other values from the same rows: it sends them, also where files stay."""
+    held = {"If-None-Match": system.client.get(URL).headers["etag"]}
+    assert system.client.get(URL, headers=held).status_code == 304
+    monkeypatch.setattr(series_routes, "release", lambda: "99.0.0")
+    assert system.client.get(URL, headers=held).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "says"),
     [
@@ -186,7 +194,8 @@ def test_the_backend_reads_where_shards_write(tmp_path: Path) -> None:
 
     async def ask() -> tuple[list[int], IssuedForecast | None, IssuedForecast | None]:
         rows = await backend.series("demo", "north-1", ["air_temp_c"], 0, ORIGIN_MS, STEP_MS)
-        return rows["end_ms"].tolist(), await backend.issued("demo", ORIGIN_MS + 1), await backend.issued("demo", 5)
+        newest, none = [await backend.issued("demo", "north-1", at_ms) for at_ms in (ORIGIN_MS + 1, 5)]
+        return rows["end_ms"].tolist(), newest, none
 
     ends, found, none = asyncio.run(ask())
     assert ends == [ORIGIN_MS]
@@ -223,6 +232,20 @@ def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
         asyncio.run(backend.dead_letters(None, 10))
 
 
+def test_the_forecast_of_a_zone_is_older_than_that_of_its_site(tmp_path: Path) -> None:
+    """A zone that left goes without forecasts while its site has them, and is asked about when it is back."""
+    settings = Settings(data_dir=tmp_path)
+    spec, kept = forecast_spec(settings), IssuedForecasts(settings.storage_folder, 0)
+    for at_ms, zones in ((ORIGIN_MS - 3 * 3_600_000, ("north-1", "north-2")), (ORIGIN_MS, ("north-2",))):
+        zeros = np.zeros((len(zones), len(spec.horizons_min), len(spec.targets), 3), np.float32)
+        said = IssuedForecast("demo", at_ms, "v1", zones, zeros, zeros[..., 0], zeros[..., 0], 0)
+        kept.put([said], spec.horizons_min, spec.targets)
+    backend = RayBackend(settings, None)
+    found = {zone: asyncio.run(backend.issued("demo", zone, ORIGIN_MS)) for zone in ("north-1", "north-2", "north-3")}
+    origins = {zone: None if one is None else one.origin_ms for zone, one in found.items()}
+    assert origins == {"north-1": ORIGIN_MS - 3 * 3_600_000, "north-2": ORIGIN_MS, "north-3": None}
+
+
 def test_the_newest_forecast_is_found_without_a_day_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day of a site with a thousand zones is gigabytes; one that is hours old is found all the same."""
     settings = Settings(data_dir=tmp_path)
@@ -241,10 +264,10 @@ def test_the_newest_forecast_is_found_without_a_day_of_others(tmp_path: Path, mo
 
     monkeypatch.setattr(IssuedForecasts, "read", counted)
     backend = RayBackend(settings, None)
-    found = asyncio.run(backend.issued("demo", ORIGIN_MS + 60_000))
+    found = asyncio.run(backend.issued("demo", "north-1", ORIGIN_MS + 60_000))
     assert found is not None
     assert found.origin_ms == ORIGIN_MS
     assert sum(looked) <= 12
-    late = asyncio.run(backend.issued("demo", ORIGIN_MS + 20 * 3_600_000))
+    late = asyncio.run(backend.issued("demo", "north-1", ORIGIN_MS + 20 * 3_600_000))
     assert late is not None
     assert late.origin_ms == ORIGIN_MS

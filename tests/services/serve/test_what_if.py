@@ -55,6 +55,22 @@ def posted(client: TestClient, *changes: Any, zone: str = "north-1") -> dict[str
     return body
 
 
+def test_a_zone_may_leave_while_its_question_is_worked_out(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The answer is of the forecast that was there when it was asked."""
+    work_out = system.backend.what_if
+
+    async def slow(site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
+        left: Any = {"left": [{"site": site, "zone": zone, "left_ms": ORIGIN_MS}]}
+        system.state.view.take({"version": 2000, "stats": {"shard-0": left}})
+        return await work_out(site, zone, changes)
+
+    monkeypatch.setattr(system.backend, "what_if", slow)
+    assert posted(system.client, COLDER)["degraded"] == []
+    assert_problem(system.client.post("/predict", json={"zone": "north-1", "changes": [COLDER]}), 404, "has left")
+
+
 def test_both_paths_and_their_difference_are_answered(system: System) -> None:
     """Base, changed and effect have the same times; before the change begins nothing differs."""
     body = posted(system.client, COLDER)

@@ -25,7 +25,7 @@ def forecast(origin_ms: int, version: str = "v1", site: str = "demo", more: floa
 
 
 def read(kept: IssuedForecasts, site: str = "demo", after_ms: int = 0) -> list[tuple[int, str, float]]:
-    return [(f.origin_ms, f.version, float(f.quantiles[0, 0, 0, 0])) for f in kept.read(site, after_ms, 2, 1)]
+    return [(f.origin_ms, f.version, float(f.quantiles[0, 0, 0, 0])) for f in kept.read(site, after_ms, *SHAPE)]
 
 
 def files(root: Path) -> list[str]:
@@ -40,14 +40,25 @@ def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:
     for origin in (T0 + DAY, T0, T0):
         kept.put([forecast(origin)], *SHAPE)
     kept.put([forecast(T0, "v2", more=1)], *SHAPE)
-    found = kept.read("demo", T0 - 1, 2, 1)
+    found = kept.read("demo", T0 - 1, *SHAPE)
     names = sorted((f.origin_ms, f.version, f.zones) for f in found)
     assert names == [(T0, "v1", ("z1", "z2")), (T0, "v2", ("z1", "z2")), (T0 + DAY, "v1", ("z1", "z2"))]
     assert [f.origin_ms for f in found] == [T0, T0, T0 + DAY]
     for name in ("quantiles", "network", "climatology", "age_steps"):
         np.testing.assert_array_equal(getattr(found[-1], name), getattr(forecast(T0 + DAY), name))
     assert read(kept, after_ms=T0) == [(T0 + DAY, "v1", 0)]
-    assert kept.read("nowhere", 0, 2, 1) == kept.read("demo", 0, 3, 1) == []
+    assert kept.read("nowhere", 0, *SHAPE) == kept.read("demo", 0, (5, 10, 15), SHAPE[1]) == []
+
+
+def test_forecasts_of_other_horizons_are_left_out(tmp_path: Path) -> None:
+    """After a change of the settings as many numbers are of other times, or of other targets."""
+    kept = IssuedForecasts(tmp_path, 0)
+    kept.put([forecast(T0)], *SHAPE)
+    kept.put([forecast(T0 + STEP)], (5, 30), SHAPE[1])
+    kept.put([forecast(T0 + 2 * STEP)], SHAPE[0], ("rh_pct",))
+    assert [one.origin_ms for one in kept.read("demo", 0, *SHAPE)] == [T0]
+    assert [one.origin_ms for one in kept.read("demo", 0, (5, 30), SHAPE[1])] == [T0 + STEP]
+    assert [one.origin_ms for one in kept.read("demo", 0, SHAPE[0], ("rh_pct",))] == [T0 + 2 * STEP]
 
 
 def test_a_span_of_origins_is_read(tmp_path: Path) -> None:
@@ -56,8 +67,8 @@ def test_a_span_of_origins_is_read(tmp_path: Path) -> None:
     kept.put([forecast(T0 - STEP), forecast(T0)], *SHAPE)
     kept.put([forecast(T0 + 5 * DAY)], *SHAPE)
     for _ in range(2):
-        assert [f.origin_ms for f in kept.read("demo", 0, 2, 1, until_ms=T0 - STEP)] == [T0 - STEP]
-        assert [f.origin_ms for f in kept.read("demo", T0 - STEP, 2, 1, until_ms=T0 + DAY)] == [T0]
+        assert [f.origin_ms for f in kept.read("demo", 0, *SHAPE, until_ms=T0 - STEP)] == [T0 - STEP]
+        assert [f.origin_ms for f in kept.read("demo", T0 - STEP, *SHAPE, until_ms=T0 + DAY)] == [T0]
         kept.merge_days(T0 + 9 * DAY, [0])
 
 
@@ -66,9 +77,9 @@ def test_a_site_that_is_days_behind_is_found_in_its_own_days(tmp_path: Path) -> 
     kept = IssuedForecasts(tmp_path, 0)
     kept.put([forecast(T0), forecast(T0 + 3 * DAY, site="other"), forecast(T0 + STEP)], *SHAPE)
     for _ in range(2):
-        assert [f.origin_ms for f in kept.read("demo", 0, 2, 1, until_ms=T0)] == [T0]
+        assert [f.origin_ms for f in kept.read("demo", 0, *SHAPE, until_ms=T0)] == [T0]
         assert kept.ahead("demo", "z1", "air_temp_c", 5, T0, T0 + STEP)["time_ms"].tolist() == [T0 + STEP]
-        assert [f.origin_ms for f in kept.read("other", T0, 2, 1)] == [T0 + 3 * DAY]
+        assert [f.origin_ms for f in kept.read("other", T0, *SHAPE)] == [T0 + 3 * DAY]
         kept.merge_days(T0 + 5 * DAY, [0])
 
 
@@ -151,7 +162,7 @@ def test_a_damaged_part_is_an_error_that_names_it(tmp_path: Path) -> None:
     (part,) = (tmp_path / "history" / "forecasts" / "2022-03-01").iterdir()
     part.write_bytes(part.read_bytes()[:-9])
     with pytest.raises(HistoryError, match=part.name):
-        kept.read("demo", 0, 2, 1)
+        kept.read("demo", 0, *SHAPE)
     with pytest.raises(HistoryError, match=part.name):
         kept.merge_days(T0 + DAY, [0])
     assert part.exists()

@@ -107,7 +107,7 @@ def test_of_forecasts_that_were_issued_twice_the_newest_counts(opened: Open) -> 
         IssuedForecasts(opened(), 0).put([issued(n, value=value) for n in origins], [60], ["air_temp_c"])
 
     def said() -> dict[int, float]:
-        found = IssuedForecasts(opened(), 0).read("demo", 0, 1, 1)
+        found = IssuedForecasts(opened(), 0).read("demo", 0, [60], ["air_temp_c"])
         return {(one.origin_ms - T0) // STEP: float(one.network[0, 0, 0]) for one in found}
 
     assert said() == {1: 0, 2: 2, 3: 1, 290: 3}
@@ -216,8 +216,8 @@ def test_a_folder_of_the_release_before_is_read_as_it_is(tmp_path: Path) -> None
     for added in range(2):
         if added:
             IssuedForecasts(tmp_path, 0).put([issued(1, value=3.0)], [60], ["air_temp_c"])
-        (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+        (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, [60], ["air_temp_c"])
         assert found.network[0, 0, 0] == (3 if added else 2)
     assert writer.merge_days(T0 + DAY, [0]) == 3
-    (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+    (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, [60], ["air_temp_c"])
     assert found.network[0, 0, 0] == 3

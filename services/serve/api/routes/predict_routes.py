@@ -119,9 +119,9 @@ def predict_routes(state: ApiState) -> APIRouter:
             reply = await backend.forecast(rows_request(site, values, origin_ms, baseline, spec))
             return answer_to_rows(site, zone, values, origin_ms, reply["version"], reply["quantiles"][0], spec)
         view.body(key)  # refuses to answer from a forecast that is too old
-        forecast = view.answers[key].forecast
+        forecast, degraded = view.answers[key].forecast, view.degraded(key)  # the zone may leave meanwhile
         asked = changes_asked(question.changes or (), forecast["origin_ms"], state.place_of(site))
         found = await backend.what_if(site, zone, asked)
-        return what_if_answer(forecast, view.degraded(key), asked, found, spec)
+        return what_if_answer(forecast, degraded, asked, found, spec)
 
     return routes

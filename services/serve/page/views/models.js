@@ -9,6 +9,7 @@ import { capital, reason, t } from "../words.js";
 import { loading, timeWords, sure } from "./parts.js";
 
 const WAITING = ["shadow", "challenger"];
+const AGAIN_MS = 5000; // that a training runs, and when the next one comes, are no events
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export default function modelsView(box) {
@@ -96,10 +97,12 @@ export default function modelsView(box) {
 
   put(box, loading());
   load().catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message))));
+  const again = setInterval(() => store.live && !document.hidden && load().catch(() => {}), AGAIN_MS);
   return {
     update: (kind) => (kind === "models" || (kind === "state" && store.live)) && load().catch(() => {}),
     close: () => {
       closed = true;
+      clearInterval(again);
     },
   };
 }

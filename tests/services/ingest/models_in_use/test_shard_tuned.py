@@ -18,9 +18,8 @@ from services.ingest.models_in_use.models_in_use import TUNED_LOOKS
 from services.ingest.shard import Shard
 from services.messages import ONLINE_VERSION
 from services.store.examples.shown_examples import FOLDER, ShownExamples
-from services.store.forecasts import IssuedForecasts
 from tests.services.forests import save_trees
-from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Held, Rig, day, dying, filled
+from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Held, Rig, day, dying, filled, issued_by
 from tests.services.ingest.samples import T0
 from tests.services.tuned import point_at_tuned, save_tuned
 
@@ -62,7 +61,7 @@ class Tuned:
 
     def issued(self) -> dict[int, Any]:
         """Origin -> the quantiles that were shown."""
-        found = IssuedForecasts(self.storage, 0).read("demo", 0, 10, 4)
+        found = issued_by(self.rig.settings)
         return {one.origin_ms: one.quantiles for one in found}
 
 
