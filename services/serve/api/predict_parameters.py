@@ -15,6 +15,7 @@ from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook
 from services.observe.duration import utc_text
 from services.serve.api.problems import ProblemError
+from services.serve.sentences import codes_of
 
 __all__ = ["Asked", "Event", "answer_of"]
 
@@ -91,6 +92,7 @@ def answer_of(
         found = [_said(event, name, outlook, spec) for event in asked.events for name in shown
                  if event.target in ("", name)]  # fmt: skip
         answer["events"] = found
+        answer["codes"] = answer.get("codes", {}) | codes_of(one["missing"] for one in found if "missing" in one)
     return answer
 
 
