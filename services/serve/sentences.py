@@ -157,6 +157,9 @@ CODES: Mapping[str, str] = MappingProxyType({
 """Code -> the form of its sentence: a regular expression with names of values in braces. The first that fits counts.
 """
 
+LONGEST = 2_000
+"""Characters of a sentence that is read: one that quotes a client may be as long as a request."""
+
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 _NAME = r"\S+?"
 _VALUES = {
@@ -199,6 +202,8 @@ def _read(sentence: str) -> CodedSentence | None:
     >>> _read("nothing has come from this site for 1.5 h")
     {'code': 'site_silent', 'values': {'age_s': 5400.0}}
     """
+    if len(sentence) > LONGEST:
+        return None
     for code, pattern in _PATTERNS.items():
         if (found := pattern.fullmatch(sentence)) is not None:
             said = {name: value for name, value in found.groupdict().items() if value is not None}
@@ -213,24 +218,24 @@ def _value(name: str, text: str) -> str | float:
     return float(text.replace(",", "")) if name in _NUMBERS else text
 
 
-def codes_of(sentences: Iterable[str]) -> dict[str, CodedSentence]:
-    """Sentence -> its code and values, of those that have a code: of the parts of one that has none, and of the
-    sentence ``why`` within another, too.
+def codes_of(sentences: Iterable[str], *, with_parts: bool = True) -> dict[str, CodedSentence]:
+    """Sentence -> its code and values, of those that have a code: of the sentence ``why`` within another, and of the
+    parts of one that has none, too; not so ``with_parts=False``, for sentences that quote a client.
 
     >>> sorted(codes_of(["now: by no schedule; a drift need not wait", "what nobody knows"]))
     ['a drift need not wait', 'by no schedule', 'now: by no schedule; a drift need not wait']
     """
-    return dict(_found(sentences))
+    return dict(_found(sentences, with_parts))
 
 
-def _found(sentences: Iterable[str]) -> Iterator[tuple[str, CodedSentence]]:
+def _found(sentences: Iterable[str], with_parts: bool) -> Iterator[tuple[str, CodedSentence]]:
     for sentence in sentences:
         known = _read(sentence)
         if known is not None:
             yield sentence, known
-            yield from _found([cast(str, known["values"]["why"])] if "why" in known["values"] else ())
-        elif "; " in sentence:
-            yield from _found(sentence.split("; "))
+            yield from _found([cast(str, known["values"]["why"])] if "why" in known["values"] else (), with_parts=True)
+        elif with_parts and "; " in sentence:
+            yield from _found(sentence.split("; "), with_parts)
 
 
 def with_codes(alert: ShownAlert) -> ShownAlert:

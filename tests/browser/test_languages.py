@@ -90,11 +90,11 @@ def worded(page: Page, language: str, sentence: str, unit: str = "c") -> str:
             "naive, 1.1 (1.0 to 1.2) of v1, over 6,474 rows in 8 blocks of 12 h.",
             "no fue mejor que “como ayer” y v1",
         ),
-        ("nl", "a newer server says air_temp_c is 1.5", "a newer server says air_temp_c is 1.5"),
+        ("nl", "a newer server of my_site says air_temp_c", "a newer server of my_site says luchttemperatuur"),
     ],
 )  # fmt: skip
 def test_sentences_of_the_api(page: Page, address: str, language: str, sentence: str, words: str) -> None:
-    """They are in the page's language, numbers, times and metrics, too; names stay, and so does what has no code."""
+    """They are in the page's language, numbers, times and metrics, too; names stay. Else metrics alone."""
     page.open(address)
     said(page, language, "(await import('/page/words.js')).learn('.models')")
     assert worded(page, language, sentence) == words
@@ -174,3 +174,15 @@ def test_the_description_of_the_api_follows_the_device(page: Page, address: str)
     scheme("light")
     scheme("dark")
     assert page.ask(f"new Promise((go) => setTimeout(() => go({theme}), 200))") == "light"
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"), [(0.86, "quedó el 86 % de la noche"), (1.0, "quedó más del 99 % de la noche")]
+)
+def test_a_share_in_spanish_has_its_article(page: Page, address: str, inside: float, words: str) -> None:
+    """But for one that is "more than" or "less than"."""
+    page.open(address)
+    night = said(
+        page, "es", f"words.t('night.words', {{inside: m.percent({inside})}}).replaceAll('\\u00a0', ' ')", "units"
+    )
+    assert words in night

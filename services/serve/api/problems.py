@@ -34,7 +34,7 @@ class _ProblemResponse(JSONResponse):
 def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
     """The answer; ``type`` is ``about:blank``, so ``title`` is the status's own phrase."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    if codes := codes_of((detail, *more.get("degraded", ()), *more.get("reasons", ()))):
+    if codes := codes_of((detail, *more.get("degraded", ()), *more.get("reasons", ())), with_parts=False):
         body["codes"] = codes
     return _ProblemResponse(body, status, headers, MEDIA_TYPE)
 

@@ -34,7 +34,8 @@ function shown(name, value, values) {
 export function reason(sentence, said = known.get(sentence)) {
   const { code, values = {} } = said ?? {};
   const key = [`because.${code}.${values.side}`, `because.${code}`].find(has);
-  if (!key) return sentence.includes("; ") ? sentence.split("; ").map((one) => reason(one)).join("; ") : sentence;
+  if (!key && sentence.includes("; ")) return sentence.split("; ").map((one) => reason(one)).join("; ");
+  if (!key) return sentence.replace(/\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b/g, (one) => (has(`metric.${one}`) ? metricName(one) : one));
   const words = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, shown(name, value, values)]));
   const text = t(key, { of: values.zone ? t("because.of", values) : "", ...words });
   return words.metric && text.startsWith(words.metric) ? capital(text) : text;

@@ -221,6 +221,12 @@ def test_the_page_has_words_for_each_code() -> None:
             assert ("{side}" in CODES.get(code, "")) == bool(side) or code == "sensor_spikes", key
 
 
+def test_what_quotes_a_client_is_read_as_a_whole_and_not_without_end() -> None:
+    """A path that is asked for may hold thousands of parts."""
+    assert codes_of(["there is nothing at /x; by no schedule"], with_parts=False) == {}
+    assert codes_of([f"there is no zone {'x' * 2000}; known are n1"]) == {}
+
+
 def test_a_fact_of_an_alert_has_its_code() -> None:
     """Beside its sentence; one that an earlier release wrote in other words has none."""
     facts = [{"name": "fact", "label": words, "value": None, "unit": ""} for words in ("no sample since 02:10", "odd")]

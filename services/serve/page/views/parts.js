@@ -181,7 +181,7 @@ export function whyWords(alert) {
   const figure = ({ name: what, value, unit }) => (METRIC[what] ? number(value, METRIC[what]) : `${count(value, 1)}\u00a0${unit === "h" ? t("unit.h") : unit}`);
   return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label, one)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
-    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(", ");
+    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(OF_STATE.includes(alert.kind) ? "; " : ", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];
