@@ -24,6 +24,8 @@ class AlertReason(TypedDict):
     label: str
     value: float | None
     unit: str
+    code: NotRequired[Annotated[str, Meta(description="Of a fact: which sentence it is, for programs.")]]
+    values: NotRequired[Annotated[dict[str, str | float], Meta(description="Of a fact: the values in its sentence.")]]
 
 
 class ShownAlert(TypedDict):

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from services.observe.duration import in_words
 from services.serve.components import FORECASTER, Figures, shards_of
 from services.serve.model_pointer import PointerAnswer
+from services.serve.sentences import Codes, codes_of
 
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 
@@ -25,6 +26,7 @@ class Readiness(TypedDict):
     degraded: list[str]
     zones: int
     zones_usable: int
+    codes: Codes
 
 
 def readiness(
@@ -39,16 +41,19 @@ def readiness(
     >>> readiness({"demo/north-1": []}, 1, True, ready=True, awaited="")["reasons"]
     []
     """
-    reasons = [f"{zone}: {reason}" for zone, found in sorted(zones.items()) for reason in found]
-    if not following:
-        reasons.insert(0, "the live state does not answer; the last known forecasts are served")
+    of_zones = [f"{zone}: {reason}" for zone, found in sorted(zones.items()) for reason in found]
+    away = [] if following else ["the live state does not answer; the last known forecasts are served"]
+    reasons = [*away, *of_zones]
     if not zones:
         reasons.append(f"no zone has a forecast yet: {awaited}")
     elif not usable:
         reasons.append(f"no zone has a forecast that is fresh enough: {awaited}")
     elif not ready:
         reasons.append(awaited)
-    return Readiness(ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable)
+    return Readiness(
+        ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable,
+        codes=codes_of([*away, *reasons[len(away) + len(of_zones) :]]),
+    )  # fmt: skip
 
 
 def awaited(stats: Mapping[str, Figures], timezone: Callable[[str], str] = lambda site: "UTC") -> str:

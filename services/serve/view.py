@@ -22,6 +22,7 @@ from services.observe.duration import in_words
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 from services.serve.problem_error import ProblemError
+from services.serve.sentences import codes_of
 
 __all__ = ["ReadyForecast", "View", "input_age_s", "usable_for_s"]
 
@@ -105,7 +106,7 @@ class View:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
             if before is None or forecast["origin_ms"] > before.forecast["origin_ms"]:
                 self._moved_s[key[0]] = now_s
-            self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), input_age_s(forecast))
+            self.answers[key] = ReadyForecast(forecast, _said(forecast, forecast["degraded"]), input_age_s(forecast))
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
@@ -169,7 +170,7 @@ class View:
                 origin=answer.forecast["origin"],
                 degraded=degraded,
             )
-        return msgspec.json.encode({**answer.forecast, "degraded": degraded})
+        return _said(answer.forecast, degraded)
 
     def is_stale(self, key: tuple[str, str]) -> bool:
         """Whether a zone's forecast is too old to be used."""
@@ -259,3 +260,9 @@ def input_age_s(forecast: ZoneForecast) -> float:
     ages = [forecast["freshness_s"].get(target) for target in forecast["forecasts"]]
     known = [age for age in ages if age is not None]
     return min(known, default=0.0)
+
+
+def _said(forecast: ZoneForecast, degraded: list[str]) -> bytes:
+    if not degraded:
+        return msgspec.json.encode({**forecast, "degraded": degraded})
+    return msgspec.json.encode({**forecast, "degraded": degraded, "codes": codes_of(degraded)})

@@ -78,7 +78,10 @@ class Backend(FakeBackend):
                           for target in SPEC.targets] for at in MINUTES], np.float32)  # fmt: skip
         base = {"origin_ms": self.origin_ms, "version": "v1", "now": self.now, "minutes": minutes, "path": path}
         if changes[0]["metric"] == "wind_m_s":
-            says, reasons = "There is not enough evidence", ["no house was tried with wind_m_s"]
+            says, reasons = (
+                "There is not enough evidence",
+                ["no house was tried with wind_m_s; ask for one of sp_heat_c"],
+            )
             return {**base, "changed": None, "effect": None, "support": "none", "says": says, "reasons": reasons}
         inside = (self.origin_ms + minutes * 60_000 >= changes[0]["begin_ms"])[:, None, None]
         effect = np.where(inside, np.float32([-1.1, -0.8, -0.5]), 0).repeat(len(SPEC.targets), axis=1)

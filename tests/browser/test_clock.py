@@ -273,16 +273,3 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
         assert ask(page, "evidence", f"m.eventWords({out}, '14:05')") == (
             "14:05: trees-v2 was taken out of service (the trees)."
         )
-
-
-def test_sentences_of_the_api_name_metrics_as_people_do(page: Page, address: str) -> None:
-    """Names of metrics become words, at a sentence's beginning with a capital; a site's name, which may look like one,
-    stays.
-    """
-    page.open(address)
-    said = "input drift at my_site_2022: heat_pipe_low_c is 19 °C above the two weeks before"
-    assert ask(page, "words", f"m.reason({json.dumps(said)})") == (
-        "my_site_2022: heating pipe is 19 °C above the two weeks before"
-    )
-    assert ask(page, "words", "m.reason('co2_ppm: no reading yet')") == "CO₂: no reading yet"
-    assert ask(page, "words", "m.reason('out_temp_c: spikes')") == "Outside temperature: spikes"

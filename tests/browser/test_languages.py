@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from services.serve.sentences import codes_of
 from tests.browser.driver import Page
 from tests.browser.held import hold, let_go
 from tests.browser.serving import House, opened
@@ -36,43 +37,76 @@ def said(page: Page, language: str, expression: str, module: str = "words") -> A
     }})()""")
 
 
-@pytest.mark.parametrize("language", ["nl", "es"])
+def worded(page: Page, language: str, sentence: str, unit: str = "c") -> str:
+    """How the page says a sentence of the API, with temperatures in this unit."""
+    made = said(
+        page,
+        language,
+        f"""(m.learnCodes({json.dumps(codes_of([sentence]))}),
+        (await import('/page/prefs.js')).choose({{fahrenheit: {json.dumps(unit == "f")}}}),
+        (await import('/page/units.js')).learnUnits({{air_temp_c: '°C', sp_heat_c: '°C', rh_pct: '%'}}),
+        m.reason({json.dumps(sentence)}))""",
+        "reasons",
+    )
+    assert isinstance(made, str)
+    return made.replace("\u00a0", " ")
+
+
 @pytest.mark.parametrize(
-    ("english", "numbers"),
+    ("language", "sentence", "words"),
     [
-        ("air_temp_c: stuck at 21.4 °C since 2022-03-01 14:05", "21,4 °C"),
-        ("12,093 rows are closed; a forecast from the newest is awaited", "12.093"),
-        ("errors are 1.75 times as large since 14:05", "1,75"), ("the newest reading is 2.5 h old.", "2,5 h"),
-        ("sp_heat_c is -1.5, planned was 18.5", "-1,5, "),
-        ("1,234.5 J/cm² came", "1.234,5"), ("broker 127.0.0.1:1883 is away", "127.0.0.1:1883"),
-        ("read v1.2 of docs/plans.md", "v1.2"), ("since 2022-03-01 14:05", "2022-03-01 14:05"),
+        (
+            "nl", "air_temp_c: stuck at 21.4 °C since 2022-03-01 14:05",
+            "Luchttemperatuur: staat vast op 21,4 °C sinds 2022-03-01 14:05",
+        ),
+        (
+            "es", "12,093 rows are closed; a forecast from the newest is awaited",
+            "hay 12.093 filas; se calcula el pronóstico de la última",
+        ),
+        (
+            "nl", "rh_pct: last reading 2.5 h before the origin",
+            "Luchtvochtigheid: laatste meting 2 u 30 min voor de verwachting",
+        ),
+        ("nl", "nothing has come from this site for 45 s", "van deze kas is 45 s niets gekomen"),
+        (
+            "nl", "air_temp_c errors of 2.1 are 2.1 times as large since 14:05",
+            "Luchttemperatuur: fouten van 2.1 zijn 2,1 keer zo groot sinds 14:05",
+        ),
+        (
+            "en", "air_temp_c of 2.1 is 2.1 °C below the two weeks before since 14:05",
+            "Air temperature of 2.1 is 2.1 °C below the two weeks before since 14:05",
+        ),
+        (
+            "nl", "the forecast of 1.1/2.1 is too old to be used: the newest reading is 2 h old",
+            "de verwachting van 1.1/2.1 is te oud: de nieuwste meting is 2 u oud",
+        ),
+        (
+            "nl", "input drift at my_site_2022: rh_pct is 6 % above the two weeks before since 14:05",
+            "my_site_2022: Luchtvochtigheid ligt 6,0 % boven de twee weken ervoor, sinds 14:05",
+        ),
+        ("nl", "in 2 h: every 6 h; a drift need not wait", "over 2 u: om de 6 u; een afwijking hoeft niet te wachten"),
+        (
+            "es", "The challenger does not beat the 24-hour naive and v1: its error is 1.1 (1.0 to 1.2) of the 24-hour "
+            "naive, 1.1 (1.0 to 1.2) of v1, over 6,474 rows in 8 blocks of 12 h.",
+            "no fue mejor que “como ayer” y v1",
+        ),
+        ("nl", "a newer server of my_site says air_temp_c", "a newer server of my_site says luchttemperatuur"),
     ],
 )  # fmt: skip
-def test_numbers_in_sentences_of_the_api(page: Page, address: str, language: str, english: str, numbers: str) -> None:
-    """Decimals and thousands are as in the rest of the page; addresses, versions and dates stay."""
+def test_sentences_of_the_api(page: Page, address: str, language: str, sentence: str, words: str) -> None:
+    """They are in the page's language, numbers, times and metrics, too; names stay. Else metrics alone."""
     page.open(address)
-    assert numbers in said(page, language, f"m.reason({json.dumps(english)})")
-    assert said(page, "en", f"m.reason({json.dumps(english)})").endswith(english[-8:])
+    said(page, language, "(await import('/page/words.js')).learn('.models')")
+    assert worded(page, language, sentence) == words
 
 
-@pytest.mark.parametrize(
-    ("english", "dutch"),
-    [
-        ("air_temp_c errors of 2.1 are 2.1 times as large since 14:05", "van 2.1 zijn 2,1 keer zo groot sinds 14:05"),
-        ("out_temp_c of 2.1 is 2.1 °C below the two weeks before since 14:05", " van 2.1 ligt 2,1 °C onder de twee"),
-        ("2.1/climate rh_pct looks like a share (0.62 to 0.71): send percent", "2.1/climate "),
-        ("the forecast of 1.1/2.1 is too old to be used: no row has closed for 2.1 h", "1.1/2.1 is te oud: "),
-        (
-            "3 samples came; the first row, of 1.1, closes in 2.1 min of the stream, at 14:05",
-            "van 1.1, sluit na 2,1 min",
-        ),
-        ("air_temp_c errors of 3.1 are 3.1 times as large since 14:05", "van 3,1 zijn 3,1 keer"),
-    ],
-)
-def test_a_zone_that_is_called_as_a_number_keeps_its_name(page: Page, address: str, english: str, dutch: str) -> None:
-    """Its point is no decimal, where a sentence names it; as a number it gets a comma."""
+def test_temperatures_in_sentences_are_as_the_person_likes_them(page: Page, address: str) -> None:
+    """A difference is no temperature: 2 °C more is 3.6 °F more."""
     page.open(address)
-    assert dutch in said(page, "nl", f"(m.learnNames(['2.1', '1.1']), m.reason({json.dumps(english)}))")
+    planned = "sp_heat_c is 15.0 °C, planned 18.0 °C"
+    assert worded(page, "en", planned, "f") == "Heating setpoint is 59.0 °F, planned 64.4 °F"
+    off = "air_temp_c: 2.0 °C below its usual range since 02:10"
+    assert worded(page, "en", off, "f") == "Air temperature: 3.6 °F below its usual range since 02:10"
 
 
 @pytest.mark.parametrize(
@@ -140,3 +174,15 @@ def test_the_description_of_the_api_follows_the_device(page: Page, address: str)
     scheme("light")
     scheme("dark")
     assert page.ask(f"new Promise((go) => setTimeout(() => go({theme}), 200))") == "light"
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"), [(0.86, "quedó el 86 % de la noche"), (1.0, "quedó más del 99 % de la noche")]
+)
+def test_a_share_in_spanish_has_its_article(page: Page, address: str, inside: float, words: str) -> None:
+    """But for one that is "more than" or "less than"."""
+    page.open(address)
+    night = said(
+        page, "es", f"words.t('night.words', {{inside: m.percent({inside})}}).replaceAll('\\u00a0', ' ')", "units"
+    )
+    assert words in night

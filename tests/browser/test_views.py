@@ -31,7 +31,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     made = House(tmp_path_factory.mktemp("house"))
     made.fill()
     made.do(
-        made.live_state.publish([made.forecast("north-2", degraded=["co2_ppm: stuck at 400 <b>ppm</b> since 09:00"])])
+        made.live_state.publish(
+            [made.forecast("north-2", degraded=["co2_ppm: stuck at 400 ppm since 09:00", "a <b>newer</b> server"])]
+        )
     )
     return made
 
@@ -62,7 +64,8 @@ def test_now_tells_what_needs_somebody(page: Page, address: str) -> None:
     said = text(page)
     assert "The forecast of 1 zone is weaker than it should be." in said
     assert "No alert." in said
-    assert "CO₂: stuck at 400 <b>ppm</b> since 09:00" in said
+    assert "CO₂: stuck at 400 ppm since 09:00" in said
+    assert "a <b>newer</b> server" in said
     zones = "[...document.querySelectorAll('.zone h3 > span:first-child')].map((one) => one.textContent)"
     assert page.ask(zones) == ["north-2", "Tomatoes, north"]
     assert page.ask("document.getElementById('place').textContent") == "Demo house"

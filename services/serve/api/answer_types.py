@@ -30,6 +30,7 @@ from services.serve.api.answers.forecast_answers import ForecastAnswer, Forecast
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
+from services.serve.sentences import Codes
 
 __all__ = [
     "ChangeSaid",
@@ -70,6 +71,7 @@ class StatusAnswer(TypedDict):
     errors: Annotated[list[str], Meta(description="What fails now, a sentence a part.")]
     models: Annotated[list[ModelRow], Meta(description="Registered models, newest first.")]
     events: Annotated[list[LiveEvent], Meta(description="What the learning loop did, oldest first; the newest 200.")]
+    codes: Codes
 
 
 class LiveAnswer(TypedDict):
@@ -133,6 +135,7 @@ class ZonesAnswer(TypedDict):
     sites: list[SiteShown]
     units: dict[str, str]
     labels: dict[str, str]
+    codes: Codes
     problems: NotRequired[Annotated[list[ZoneProblem], Meta(description="Of several zones that were asked for.")]]
 
 
@@ -263,6 +266,7 @@ class WhatIfAnswer(TypedDict):
     base: Annotated[ForecastPath, Meta(description="The path of the forecast.")]
     changed: Annotated[ForecastPath | None, Meta(description="The path with the changes; null without support.")]
     effect: Annotated[ForecastPath | None, Meta(description="The difference: p10 to p90 is its 80 % interval.")]
+    codes: Codes
 
 
 _ANSWERS = (

@@ -212,7 +212,7 @@ def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
 
 def _unnamed(health: Readiness) -> Readiness:
     """Without the words, which name zones."""
-    return {**health, "reasons": []}
+    return {**health, "reasons": [], "codes": {}}
 
 
 def _id(seen: Sequence[int]) -> bytes:

@@ -15,6 +15,7 @@ from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook
 from services.observe.duration import utc_text
 from services.serve.api.problems import ProblemError
+from services.serve.sentences import codes_of
 
 __all__ = ["Asked", "Event", "answer_of"]
 
@@ -88,13 +89,15 @@ def answer_of(
             },
         }
     if outlook is not None and asked.events:
-        answer["events"] = [
+        found = [
             _said(event, name, outlook, spec)
             if name in forecast["forecasts"]
-            else {"event": event.kind, "target": name, "missing": f"{name} is not forecast in this zone"}
+            else {"event": event.kind, "target": name, "missing": f"there is no forecast of {name}"}
             for event in asked.events
             for name in ((event.target,) if event.target else shown)
         ]
+        answer["events"] = found
+        answer["codes"] = answer.get("codes", {}) | codes_of(one["missing"] for one in found if "missing" in one)
     return answer
 
 

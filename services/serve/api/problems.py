@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from services.serve.problem_error import ProblemError
+from services.serve.sentences import codes_of
 
 __all__ = ["MEDIA_TYPE", "ProblemError", "encoded", "install", "problem"]
 
@@ -33,6 +34,8 @@ class _ProblemResponse(JSONResponse):
 def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
     """The answer; ``type`` is ``about:blank``, so ``title`` is the status's own phrase."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    if codes := codes_of((detail, *more.get("degraded", ()), *more.get("reasons", ())), with_parts=False):
+        body["codes"] = codes
     return _ProblemResponse(body, status, headers, MEDIA_TYPE)
 
 

@@ -23,6 +23,7 @@ from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
+from services.serve.sentences import with_codes
 from services.serve.view import View
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class ApiState:
     async def _take(self, changes: LiveStateChanges) -> None:
         index = changes.get("live_state", 0)
         self._heard_s[index] = self._clock_s()
+        if "alerts" in changes:
+            changes["alerts"] = [with_codes(alert) for alert in changes["alerts"]]
         self.view.take(changes)
         self.events.take(changes, self.recent_readiness() if self.events.open else None)
         if len(self._heard_s) == self.backend.live_states:

@@ -19,6 +19,7 @@ from services.observe.duration import utc_text
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EARLIEST_MS, HOW_TO_WRITE, LATEST_MS, ChangeIn, RowIn
+from services.serve.sentences import codes_of
 from services.store.rows import SiteStep
 
 __all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]
@@ -86,6 +87,7 @@ def what_if_answer(
         ],
         support=found["support"], says=found["says"], reasons=found["reasons"], base=base,
         changed=path(found["changed"]), effect=path(found["effect"]),
+        codes=codes_of([*degraded, *found["reasons"]]),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 // Asks the API. What it refuses is a Problem with the API's own sentence; no answer at all is Offline.
 import { keyFor, keyHolds, wantKey, wantOperatorKey } from "./key.js";
+import { learnCodes } from "./reasons.js";
 import { t } from "./words.js";
 
 export class Problem extends Error {
@@ -27,6 +28,7 @@ const reach = (path, options) => fetch(path, { signal: AbortSignal.timeout(PATIE
 
 async function contentOf(answer) {
   const body = await answer.json().catch((error) => (answer.ok ? lost(error) : {})); // it may break off in the middle
+  learnCodes(body.codes);
   if (!answer.ok) throw new Problem(answer.status, body);
   return body;
 }

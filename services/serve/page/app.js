@@ -2,6 +2,7 @@
 import { byId, h, put, renew } from "./dom.js";
 import { isLocked, listenForKeys, onLock } from "./key.js";
 import { choose, fahrenheit, language, languages, theme } from "./prefs.js";
+import { reason } from "./reasons.js";
 import { addressOf, begin, listen, store, zoneOf } from "./store.js";
 import { whenOf } from "./clock.js";
 import { learn, speak, t } from "./words.js";
@@ -48,7 +49,7 @@ function showFrame() {
   document.body.toggleAttribute("data-lost", store.live === false);
   const banner = [];
   if (store.live === false) banner.push(h("p", { class: "bad" }, t(store.loaded ? "lost.since" : "lost.never", { time: whenOf(store.lostAt, Date.now(), Intl.DateTimeFormat().resolvedOptions().timeZone) })));
-  else if (store.problem) banner.push(h("p", { class: "warn" }, store.problem));
+  else if (store.problem) banner.push(h("p", { class: "warn" }, reason(store.problem)));
   if (byId("banner").innerText !== banner.map((one) => one.innerText).join()) put(byId("banner"), banner);
   const where = zoneOf(open.key);
   document.title = `${t(`view.${open.name || "now"}`)}${where ? ` – ${where.label}` : ""} – Hothouse`;

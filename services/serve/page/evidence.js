@@ -1,6 +1,7 @@
 // What the gate or the watch said of a model, as figures: "0.990 (0.985 to 0.994) of v2" is a share of another's error.
+import { reason } from "./reasons.js";
 import { count } from "./units.js";
-import { has, reason, t } from "./words.js";
+import { has, t } from "./words.js";
 
 const RATIO = /([\d.]+) \(([\d.]+) to ([\d.]+)\) of (?:the )?([\w-]+(?: naive)?)/g;
 

@@ -1,9 +1,10 @@
 // What scenarios say of tonight and tomorrow, in words for who grows the crop.
 import { get } from "./api.js";
 import { sameDay, timeOf } from "./clock.js";
+import { reason } from "./reasons.js";
 import { query } from "./store.js";
 import { number, percent, span } from "./units.js";
-import { capital, reason, t } from "./words.js";
+import { capital, t } from "./words.js";
 
 export const TARGET = "air_temp_c";
 const asked = new Map(); // scenarios are drawn for each question, so it is asked once a forecast

@@ -2,8 +2,8 @@
 import { get, Offline, Problem } from "./api.js";
 import { single } from "./dom.js";
 import { follow } from "./live.js";
+import { learnCodes } from "./reasons.js";
 import { learnUnits } from "./units.js";
-import { learnNames } from "./words.js";
 
 const AGAIN_MS = 60_000; // /zones says what becomes stale with time
 const DAYS_AGAIN_MS = 3_600_000; // how old zones are changes slowly, and shards are asked for it
@@ -72,7 +72,6 @@ const loadZones = single(async () => {
     const now = zoneOf(key);
     return now?.origin_ms > Math.max(zone.origin_ms, known.get(key)) ? now : { ...zone, key }; // told while the answer was on its way
   });
-  learnNames([...store.zones, ...answer.sites].map((one) => one.zone ?? one.site));
   store.loaded = true;
   emit("zones");
   if (daysAsked && (Date.now() - daysAsked >= DAYS_AGAIN_MS || store.zones.some(({ key }) => !known.has(key)))) loadDays().catch(() => {});
@@ -146,6 +145,7 @@ function takeForecasts(told) {
 }
 
 function take(kind, said) {
+  learnCodes((said.health ?? said).codes);
   if (kind === "hello") {
     if (said.health) store.health = said.health;
     if (said.anew || !store.loaded) loadAll();

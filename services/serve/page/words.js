@@ -13,14 +13,12 @@ async function file(name) {
   return answer.json();
 }
 
-const together = (files) => ({ ...Object.assign({}, ...files), reasons: files.flatMap((one) => one.reasons ?? []) });
-
 export async function speak(language) {
   wanted = language;
   const files = await Promise.all(["", ...parts].map((part) => file(language + part)));
   if (language !== wanted) return undefined; // another was chosen meanwhile
   if (files.length !== parts.size + 1) return speak(language); // a view came meanwhile
-  said = together(files);
+  said = Object.assign({}, ...files);
   mended = (said.mends ?? []).map(([pattern, instead]) => [new RegExp(pattern, "g"), instead]);
   tongue = language;
   plural = new Intl.PluralRules(language);
@@ -34,7 +32,7 @@ export async function learn(part) {
   if (language) {
     const more = await file(language + part);
     if (language !== tongue) return learn(part); // another was chosen meanwhile
-    said = together([said, more]);
+    said = { ...said, ...more };
   }
   parts.add(part);
 }
@@ -54,21 +52,3 @@ export function t(key, values = {}) {
 export const metricName = (metric, label) => (has(`metric.${metric}`) ? t(`metric.${metric}`) : label ?? metric.replaceAll("_", " "));
 
 export const capital = (text) => (text ? text[0].toLocaleUpperCase(tongue) + text.slice(1) : text);
-
-const NUMBER = /(?<![\w.,:/]-?)\d+(?:,\d{3})*(?:\.\d+)?(?![\w/]|[.,:-]\d)/g; // not in dates, addresses, versions
-const NAME = /(?<=\b(?:of|zone|site|know) )\S+?(?=[,;:]?(?:\s|$))/g;
-let names = new Set();
-export const learnNames = (found) => {
-  names = new Set(found); // of zones and sites, which may look like numbers
-};
-
-// A sentence of the server: metrics get their names, what the message file knows is put into its language,
-// and so are numbers; names of zones stay.
-export function reason(sentence) {
-  const named = (metric, ...more) => (has(`metric.${metric}`) ? (more.at(-2) ? metricName(metric) : capital(metricName(metric))) : metric);
-  const kept = [];
-  let text = sentence.replace(NAME, (word) => (names.has(word) ? String.fromCharCode(0xe000 + kept.push(word) - 1) : word)).replace(/\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b/g, named);
-  for (const [pattern, instead] of said.reasons ?? []) text = text.replace(new RegExp(pattern, "g"), instead);
-  if ((1.5).toLocaleString(tongue) === "1,5") text = text.replace(NUMBER, (number) => number.replace(/[.,]/g, (mark) => (mark === "." ? "," : ".")));
-  return text.replace(/[\ue000-\uf8ff]/g, (mark) => kept[mark.charCodeAt(0) - 0xe000]);
-}

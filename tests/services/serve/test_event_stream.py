@@ -20,7 +20,7 @@ from tests.patience import core_slowness, patience_s
 from tests.services.serve.fakes import zone_forecast
 from tests.services.serve.system import OPERATOR, System, assert_problem
 
-HEALTH = Readiness(ready=True, reasons=[], degraded=[], zones=1, zones_usable=1)
+HEALTH = Readiness(ready=True, reasons=[], degraded=[], zones=1, zones_usable=1, codes={})
 
 
 def parsed(text: bytes) -> list[tuple[str, Any, str]]:

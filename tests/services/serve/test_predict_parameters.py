@@ -128,7 +128,7 @@ def test_an_event_names_its_own_target(system: System) -> None:
     """Also one that ``targets`` leaves out; of one that the zone has no forecast of, it is said that there is none."""
     rh, vpd, night = asked(system, targets="air_temp_c", events="above:rh_pct:30,above:vpd_kpa:2:60,night")["events"]
     assert (rh["target"], rh["chance"], night["target"]) == ("rh_pct", 0, "air_temp_c")
-    assert vpd == {"event": "above", "target": "vpd_kpa", "missing": "vpd_kpa is not forecast in this zone"}
+    assert vpd == {"event": "above", "target": "vpd_kpa", "missing": "there is no forecast of vpd_kpa"}
 
 
 def test_an_empty_parameter_is_as_if_left_out(system: System) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, NotRequired, TypedDict
 from msgspec import Meta
 
 from services.messages import ForecastPath
+from services.serve.sentences import Codes
 
 __all__ = ["EventSaid", "ForecastAnswer", "ForecastsAnswer", "Problem", "ScenariosSaid", "ZoneProblem"]
 
@@ -83,6 +84,7 @@ class ForecastAnswer(TypedDict):
     path: NotRequired[ForecastPath]
     scenarios: NotRequired[ScenariosSaid]
     events: NotRequired[list[EventSaid]]
+    codes: NotRequired[Codes]
 
 
 class ZoneProblem(TypedDict):
@@ -121,3 +123,4 @@ class Problem(TypedDict):
     origin: NotRequired[str]
     degraded: NotRequired[list[str]]
     reasons: NotRequired[Annotated[list[str], Meta(description="What is waited for.")]]
+    codes: NotRequired[Codes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 from fastapi import APIRouter, Query, Response
@@ -25,6 +25,7 @@ from services.serve.api.state import ApiState, Authorization
 from services.serve.components import ApiFigures, told_by
 from services.serve.health import summarise_errors
 from services.serve.model_pointer import PointerAnswer
+from services.serve.sentences import codes_of
 
 __all__ = ["operate_routes"]
 
@@ -48,10 +49,17 @@ def operate_routes(state: ApiState) -> APIRouter:
             pointer = PointerAnswer(champion=known["champion"], replicas=known["replicas"])
         except ProblemError as error:
             pointer = PointerAnswer(error=error.detail)
+        view = state.view
+        said = [model.get("reason", "") for model in view.models]  # a part of another version may say less
+        for event in view.events:
+            said += (event[name] for name in ("reason", "trigger", "message") if name in event)
+        for figures in cast(dict[str, dict[str, Any]], view.stats).values():
+            said += [figures.get("next_training") or "", (figures.get("running") or {}).get("reason", "")]
         answer = StatusAnswer(
-            health=state.readiness(), slot=pointer, components=state.view.stats,
+            health=state.readiness(), slot=pointer, components=view.stats,
             component_age_s=state.view.component_age_s(),
-            errors=summarise_errors(state.view.stats, pointer), models=state.view.models, events=state.view.events,
+            errors=summarise_errors(state.view.stats, pointer), models=view.models, events=view.events,
+            codes=codes_of(said),
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json")
 

@@ -14,6 +14,7 @@ from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
+from services.serve.sentences import codes_of
 from services.serve.view import View
 
 __all__ = ["zone_routes"]
@@ -50,7 +51,8 @@ def zone_routes(state: ApiState) -> APIRouter:
             keys = [key for key in keys if key[0] == site]
         listed = [_zone_now(state, view, key) for key in keys]
         sites = [_site(state, site) for site in dict.fromkeys(zone["site"] for zone in listed)]
-        answer = ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
+        codes = codes_of(words for zone in listed for words in zone["degraded"])
+        answer = ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS, codes=codes)
         if named:
             answer["problems"] = problems
         return encoded(answer)

@@ -3,9 +3,10 @@ import { get, order } from "../api.js";
 import { whenOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { eventWords, evidenceIn, evidenceWords } from "../evidence.js";
+import { reason } from "../reasons.js";
 import { store } from "../store.js";
 import { count } from "../units.js";
-import { capital, reason, t } from "../words.js";
+import { capital, t } from "../words.js";
 import { loading, timeWords, sure } from "./parts.js";
 
 const WAITING = ["shadow", "challenger"];
@@ -74,13 +75,15 @@ export default function modelsView(box) {
 
   function modelCard(model, expert) {
     const evidence = evidenceIn(model.reason);
+    const verdict = reason(model.reason);
     const tone = { champion: "good", refused: "warn", withdrawn: "bad" }[model.stage] ?? "";
     const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: timeWords(model.trained_on.to_ms) }) : "";
     const comparison = model.shadow ?? model.watch;
     return h("div", { class: "card model", "data-version": model.version, "data-key": `${expert} ${model.version}` },
       h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
         model.stage !== "champion" && !model.pruned ? orderButton(expert, `promote ${model.version}`, t("models.promote"), false, () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }))) : null),
-      evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
+      evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : null,
+      verdict !== model.reason ? h("p", {}, t("models.verdict", { why: verdict })) : model.reason && !evidence.length ? h("p", { lang: "en" }, model.reason) : null,
       comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : comparison.from_ms < 0 ? "models.watch.due" : "models.watch", { against: comparison.against === "online" ? t("against.online") : comparison.against, until: timeWords(comparison.until_ms) })) : null,
       h("p", { class: "small soft" }, [t("models.made", { time: timeWords(model.created_ms) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
       evidence.length && model.reason ? fold(`${expert} gate ${model.version}`, t("models.gate"), { class: "small" }, h("p", { lang: "en" }, model.reason)) : null);

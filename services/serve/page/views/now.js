@@ -2,8 +2,9 @@
 import { dayAndTime, timeOf } from "../clock.js";
 import { h, put } from "../dom.js";
 import { nightBrief, outlookOf } from "../outlook.js";
+import { reason } from "../reasons.js";
 import { addressOf, alertsOf, siteOf, store } from "../store.js";
-import { capital, reason, t } from "../words.js";
+import { capital, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
 import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, reading, shownAlerts, waiting } from "./parts.js";
 

@@ -2,9 +2,10 @@
 import { order } from "../api.js";
 import { byId, h } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
+import { reason } from "../reasons.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
 import { ago, count, number, percent } from "../units.js";
-import { capital, has, metricName, reason, t } from "../words.js";
+import { capital, has, metricName, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
 
@@ -94,12 +95,12 @@ async function give(verb, key, alerts, button) {
         if ((await order("POST", `alerts/${encodeURIComponent(id)}/${verb}`, verb === "mute" ? { hours: 8 } : undefined)) === null) break;
       } catch (error) {
         if (alerts.length === 1 || ![403, 404, 409].includes(error.status)) throw error;
-        if (error.status === 403) refused = error.message;
+        if (error.status === 403) refused = reason(error.message);
       }
     }
     if (refused) tellFailure(key, refused, alerts);
   } catch (error) {
-    tellFailure(key, error.message, alerts);
+    tellFailure(key, reason(error.message), alerts);
   }
   busy.delete(key);
   for (const one of document.querySelectorAll(`[data-order="${CSS.escape(key)}"]`)) one.ariaDisabled = null;
@@ -178,9 +179,9 @@ export function whyWords(alert) {
   const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && !OF_STATE.includes(alert.kind);
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
   const figure = ({ name: what, value, unit }) => (METRIC[what] ? number(value, METRIC[what]) : `${count(value, 1)}\u00a0${unit === "h" ? t("unit.h") : unit}`);
-  return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label)
+  return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label, one)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
-    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(", ");
+    : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(OF_STATE.includes(alert.kind) ? "; " : ", ");
 }
 
 const STATES = ["firing", "acknowledged", "muted"];

@@ -6,10 +6,11 @@ import { h, put, single } from "../dom.js";
 import { nearest } from "../forecast.js";
 import { broken } from "../past.js";
 import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
+import { reason } from "../reasons.js";
 import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { axisOf, count, duration, errorOf, percent, shown } from "../units.js";
-import { has, reason, t } from "../words.js";
+import { has, t } from "../words.js";
 import { showAlertScores } from "./alert_scores.js";
 import { figures, name, noZone, table, tabs, zonePicker } from "./parts.js";
 

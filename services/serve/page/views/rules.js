@@ -2,6 +2,7 @@
 import { get, order } from "../api.js";
 import { dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
+import { reason } from "../reasons.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, spoken, t } from "../words.js";
@@ -116,7 +117,7 @@ export default function rulesView(box, wanted) {
       forget(sent);
       message = t("rules.saved");
     } catch (error) {
-      message = takeErrors(error.body?.errors ?? []) || error.message;
+      message = takeErrors(error.body?.errors ?? []) || reason(error.message);
     }
     if (closed) return;
     show();
@@ -251,7 +252,7 @@ export default function rulesView(box, wanted) {
     if (instead) put(box, instead);
     else load().catch((error) => {
       waits = true;
-      if (!closed) put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, error.message)));
+      if (!closed) put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, reason(error.message))));
     });
   }
 

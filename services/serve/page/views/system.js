@@ -1,8 +1,9 @@
 // System: what comes in and how fast, how far behind, what was kept out and what to do, stores and gateways.
 import { get } from "../api.js";
 import { h, put, renew } from "../dom.js";
+import { reason } from "../reasons.js";
 import { count, duration } from "../units.js";
-import { capital, has, reason, t } from "../words.js";
+import { capital, has, t } from "../words.js";
 import { figures, loading, table, timeWords } from "./parts.js";
 
 const EVERY_MS = 5000;

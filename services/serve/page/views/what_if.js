@@ -6,10 +6,11 @@ import { dayAndTime, momentOf, timeOf, wallParts } from "../clock.js";
 import { debounced, h, put, single } from "../dom.js";
 import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
+import { reason } from "../reasons.js";
 import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { axisOf, meant, number, shown, signed, span, unitOf } from "../units.js";
-import { capital, reason, t } from "../words.js";
+import { capital, t } from "../words.js";
 import { figures, name, noZone, tabs, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;

@@ -6,10 +6,11 @@ import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
 import { lastNightWords } from "../quality_words.js";
+import { reason } from "../reasons.js";
 import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.js";
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
-import { reason, t } from "../words.js";
+import { t } from "../words.js";
 import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
