@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,7 +19,6 @@ from services.serve.api.client_limits import UNLIMITED, RateLimited
 from services.serve.api.middleware.body_limit import BodyLimit
 from services.serve.api.middleware.head_requests import HeadAsGet
 from services.serve.api.problems import install
-from services.serve.api.release import release
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
 from services.serve.api.routes.live_routes import live_routes
@@ -50,7 +50,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
 
     app = _Described(
         title="Hothouse",
-        version=release(),
+        version=_version(),
         summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json). A key goes in the header "
         "`Authorization: Bearer KEY`: orders need one, reading only where the settings say so.",
@@ -119,3 +119,10 @@ def _complete(path: str, method: str, call: dict[str, Any]) -> None:
         call["security"] = [{"key": []}] if is_order else [{}, {"key": []}]
     if "parameters" in call:
         call["parameters"] = [one for one in call["parameters"] if one["name"] != "authorization"]
+
+
+def _version() -> str:
+    try:
+        return version("hothouse")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"

@@ -8,14 +8,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
 from services.serve.api.answer_types import IssuedAnswer, SeriesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
-from services.serve.api.release import release
 from services.serve.api.schemas import PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
 
@@ -56,8 +55,8 @@ def series_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/zones/{zone}/series", response_model=None, responses=answers)
     async def series(
-        zone: Zone, site: SiteOfZone = None, metrics: Metrics = None, since_ms: Since = None, until_ms: Until = None,
-        interval_s: IntervalS = None, cursor: Cursor = None, if_none_match: Known = None,
+        request: Request, zone: Zone, site: SiteOfZone = None, metrics: Metrics = None, since_ms: Since = None,
+        until_ms: Until = None, interval_s: IntervalS = None, cursor: Cursor = None, if_none_match: Known = None,
         authorization: Authorization = None,
     ) -> Response:  # fmt: skip
         """The zone's past: mean, least and largest row of each metric, by intervals with rows.
@@ -81,7 +80,7 @@ def series_routes(state: ApiState) -> APIRouter:
         end = until if end >= until else end - end % (interval * 1000)  # the next page has the interval that it cuts
         asked = (*key, names, begin, end, interval * 1000)
         # The next release may work out other values from the same rows.
-        said = repr((release(), *asked, until, await backend.series_tag(key[0], begin, end)))
+        said = repr((request.app.version, *asked, until, await backend.series_tag(key[0], begin, end)))
         tag = f'"{hashlib.sha256(said.encode()).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         if if_none_match and _is_held(tag, if_none_match):
