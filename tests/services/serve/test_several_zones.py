@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from edge.wire.vocabulary import VOCABULARY
-from services.serve.api.answer_types import ForecastsAnswer
+from services.serve.api.answers.forecast_answers import ForecastsAnswer
 from services.serve.api.auth import Keys
 from services.serve.api.predict_parameters import answer_of
 from services.serve.api.routes import predict_routes, several_zones
