@@ -36,10 +36,9 @@ Cases = dict[tuple[str, int], F32]
 
 def live_medians(settings: Settings, spec: ForecastSpec) -> Cases:
     """The newest forecast that was issued from each origin."""
-    horizons, targets = len(spec.horizons_min), len(spec.targets)
     found: Cases = {}
     for site in History(settings.storage_folder, spec.channels).sites():
-        for issued in IssuedForecasts(settings.storage_folder, 0).read(site, 0, horizons, targets):
+        for issued in IssuedForecasts(settings.storage_folder, 0).read(site, 0, spec.horizons_min, spec.targets):
             found |= {(zone, issued.origin_ms): issued.quantiles[z, ..., 1] for z, zone in enumerate(issued.zones)}
     return found
 

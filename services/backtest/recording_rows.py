@@ -66,7 +66,12 @@ def zone_rows(recording: Recording, start_ms: int, step_ms: int, length: int) ->
             samples.device[part], samples.metric_set[part], samples.seq[part], samples.ts_ms[part],
             samples.values[of_values],
         )  # fmt: skip
-        zones, found, _, _ = sensors.close(step if len(step.device) else None, names, start_ms + t * step_ms)
+        end_ms = start_ms + t * step_ms
+        if len(step.device):
+            zones, found, _, _ = sensors.close(step, names, end_ms)
+        else:
+            held = sensors.close_silent(end_ms)
+            zones, (found, _) = held.zones, held.silent_rows(end_ms)
         rows[[place[zone] for zone in zones], t] = found
     return rows
 
