@@ -137,8 +137,8 @@ class RayCluster:
         return self._history.span_ms(time.time_ns() // 1_000_000)
 
     def history_days(self) -> float:
-        """Length of the history in days; 0 where :meth:`history_span` has none. For what is fine-tuned, of the part
-        that shards have kept examples of; 0 while these are too few.
+        """How many days there are rows of, of those that a training reads; 0 where :meth:`history_span` has none. For
+        what is fine-tuned, the length of the part that shards have kept examples of; 0 while these are too few.
         """
         span = self.history_span()
         if span is None:
@@ -148,7 +148,9 @@ class RayCluster:
             count, oldest = self._examples.extent()
             if count * (1 - self.learn.held_back) < LEAST_EXAMPLES:
                 return 0.0
-        return (newest - oldest) / DAY_MS
+            return (newest - oldest) / DAY_MS
+        window_ms = int(max(self.learn.window_days, self.learn.min_days) * DAY_MS)
+        return self._history.covered_ms(max(oldest, newest - window_ms), newest) / DAY_MS
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""

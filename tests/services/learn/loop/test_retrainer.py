@@ -242,6 +242,9 @@ def test_the_status_says_why_a_training_that_is_due_does_not_begin(
     retrainer.retrain_if_due()
     waits = "; earlier readings are still being read"
     assert retrainer.status()["next_training"] == f"now: every 1.7 min{waits}"
+    cluster.days, clock.now_s = 0.5, clock.now_s + 2  # after months without rows
+    retrainer.retrain_if_due()
+    assert retrainer.status()["next_training"] == "now: every 1.7 min; once there are 2 days of history"
     cluster.days, clock.now_s = 10.0, clock.now_s + 2
     retrainer.retrain_if_due()
     assert len(cluster.orders) == 2
