@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import ray
@@ -219,7 +220,12 @@ class RayCluster:
         """The longest of the schema's horizons, or the reach of the expert."""
         return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
 
-    def adopt(self, folder: str) -> Candidate:
+    def new_copy(self) -> str:
+        """Where in the storage a copy of a submitted artefact is to be; another each time."""
+        name = f"submitted-{_name(time.time_ns() // 1_000_000)}"
+        return str(self._settings.storage_folder.resolve() / MODELS / name)
+
+    def adopt(self, folder: str, copy: str) -> Candidate:
         """Copy an artefact to the storage, and see whether it can serve there; see :func:`submitted_candidate`.
 
         Raises :class:`TrainingError`, also where there is no history yet.
@@ -229,9 +235,8 @@ class RayCluster:
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet that it could be compared on")
-        copy = self._settings.storage_folder.resolve() / MODELS / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         return submitted_candidate(
-            folder, copy, self._where, self._expert, newest_ms,
+            folder, Path(copy), self._where, self._expert, newest_ms,
             lambda name: cast(dict[str, Any], self._comparison.ask("examine", name, self._spec, self._where)),
         )  # fmt: skip
 
