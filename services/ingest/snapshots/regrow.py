@@ -47,8 +47,7 @@ class Regrowth:
 
     def __init__(
         self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
-        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float],
-        round_s: float = ROUND_S,
+        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float], round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
         self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
         self._history, self._issued, self._clock_s = history, issued, clock_s
