@@ -251,9 +251,11 @@ def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
 
 
 def _were_read(rows: pa.Table, channels: Sequence[str], step_s: int) -> npt.NDArray[np.bool_]:
-    """In which rows of this length anything was read: a value may also be one that holds from a reading before."""
+    """In which rows of this length anything was read, also of a metric that is none of the ``channels`` any more: a
+    value may also be one that holds from a reading before.
+    """
     read = np.zeros(len(rows), bool)
-    for name in channels:
+    for name in {*channels, *(name for name in rows.column_names if age_column(name) in rows.column_names)}:
         age_s, value = _numbers(rows, age_column(name)), _numbers(rows, name)
         read |= (age_s < step_s) | (np.isnan(age_s) & ~np.isnan(value))
     return read

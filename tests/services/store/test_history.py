@@ -230,6 +230,18 @@ def unread(step: SiteStep, held: float = np.nan) -> SiteStep:
     return dataclasses.replace(step, values=values, ages_s=ages)
 
 
+def test_a_row_with_a_reading_of_a_metric_that_is_none_any_more_stays(tmp_path: Path) -> None:
+    """The settings named another metric once, and nothing else was read in that row."""
+    before = History(tmp_path, (*CHANNELS, "sap_flow"))
+    silent = unread(site_step(T0))
+    one = np.ones((len(silent.zones), 1), np.float32)
+    values, ages_s = np.hstack([silent.values, 5 * one]), np.hstack([silent.ages_s, 10 * one])
+    before.add([dataclasses.replace(silent, values=values, ages_s=ages_s)])
+    before.flush()
+    assert History(tmp_path, CHANNELS).add_missing(0, "demo", zone_table(CHANNELS, [site_step(T0)])).filled == 0
+    assert before.read()["sap_flow"].to_pylist() == [5.0, 5.0]
+
+
 def test_rows_in_which_nothing_was_read_are_filled(tmp_path: Path) -> None:
     """A gateway was away: what others know of that time takes the place of its rows, and of no other row. What holds
     and the others do not know stays.
