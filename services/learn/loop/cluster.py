@@ -131,7 +131,7 @@ class RayCluster:
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
         oldest_ms, newest_ms = (self._span_ms() if self._settings.learn.retrain_days else None) or (0, 0)
-        days = (newest_ms - max(since_ms, oldest_ms)) / DAY_MS if newest_ms else 0.0
+        days = self._history.covered_ms(max(since_ms, oldest_ms), newest_ms) / DAY_MS if newest_ms else 0.0
         return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def _span_ms(self) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ import pytest
 
 from services.config import load_settings
 from services.forecast_spec import forecast_spec
+from services.learn.experts import TREES
 from services.learn.loop.cluster import RayCluster
 from services.store.history import History
 from services.store.rows import SiteStep
@@ -29,8 +30,9 @@ def test_months_without_rows_are_no_days_of_history(tmp_path: Path, monkeypatch:
         history.add([SiteStep(0, "demo", end_ms, ("z1",), values, values) for end_ms in ends])
         history.flush()
 
-    cluster = RayCluster(settings)
+    cluster, trees = RayCluster(settings), RayCluster(settings, TREES)
     monkeypatch.setattr(cluster, "_behind", lambda: False)
+    monkeypatch.setattr(trees, "_shards", list)
 
     def days() -> float:
         cluster.history_days()
@@ -40,5 +42,6 @@ def test_months_without_rows_are_no_days_of_history(tmp_path: Path, monkeypatch:
     assert days() == 1
     hours(BEGIN_MS + 150 * DAY_MS, 25)
     assert days() == 1
+    assert trees.news(BEGIN_MS + DAY_MS // 2).days == 1.5
     hours(BEGIN_MS + 151 * DAY_MS + HOUR_MS, 24)
     assert days() == 2
