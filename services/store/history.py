@@ -97,7 +97,7 @@ class History:
         ``check`` raises when the partition it is given belongs to another writer by now; no row of it is added then.
         """
         while self._pending:
-            some = _some(self._pending)
+            some = _first_of(self._pending)
             by_writer: dict[tuple[int, int], list[SiteStep]] = {}
             for step in some:
                 by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
@@ -177,6 +177,10 @@ class History:
         newest = self.zones.newest_of_sites_ms(self.step_s).values()
         return span[0], max((each for each in newest if each <= now_ms + _DAY_MS), default=span[1])
 
+    def covered_ms(self, from_ms: int, to_ms: int) -> int:
+        """How much of a time there are rows of: pauses of more than a day do not count. No row is read."""
+        return self.zones.covered_ms(from_ms, to_ms, self.step_s)
+
     def newest_ms(self, site: str) -> int:
         """The end of a site's newest row; 0 where it has none."""
         return self.zones.newest_ms(site, self.step_s)
@@ -203,7 +207,7 @@ class History:
         return rows.combine_chunks().sort_by([(key, "ascending") for key in keys])
 
 
-def _some(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
+def _first_of(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
     """The first of the steps, about as many as have :data:`FLUSHED_ROWS` rows."""
     rows = 0
     for number, step in enumerate(steps):
@@ -247,9 +251,11 @@ def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
 
 
 def _were_read(rows: pa.Table, channels: Sequence[str], step_s: int) -> npt.NDArray[np.bool_]:
-    """In which rows of this length anything was read: a value may also be one that holds from a reading before."""
+    """In which rows of this length anything was read, also of a metric that is none of the ``channels`` any more: a
+    value may also be one that holds from a reading before.
+    """
     read = np.zeros(len(rows), bool)
-    for name in channels:
+    for name in {*channels, *(name for name in rows.column_names if age_column(name) in rows.column_names)}:
         age_s, value = _numbers(rows, age_column(name)), _numbers(rows, name)
         read |= (age_s < step_s) | (np.isnan(age_s) & ~np.isnan(value))
     return read

@@ -75,10 +75,13 @@ class _Site:
         if refusal is None:
             source = self.sources.setdefault((plan.zone, plan.source), _Source(plan.kind, []))
             source.kind = plan.kind
-            # What came before it, and was issued after it could be used, is by a clock that was ahead.
+            # What came before it, and was issued after it could be used, is by a clock that was ahead. But where the
+            # samples come hours late, that is so of any newer plan.
             right_ms = plan.known_ms + FUTURE_TOLERANCE_MS
-            source.issued_ms = [*(ms for ms in source.issued_ms if ms <= right_ms), plan.issued_ms]
-            self.plans.withdraw(plan.zone, plan.source, right_ms)
+            if plan.issued_ms <= now_ms + HOUR_MS:
+                source.issued_ms = [ms for ms in source.issued_ms if ms <= right_ms]
+                self.plans.withdraw(plan.zone, plan.source, right_ms)
+            source.issued_ms.append(plan.issued_ms)
             self.plans.add(plan)
         return refusal
 

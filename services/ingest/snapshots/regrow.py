@@ -8,6 +8,7 @@ the shard go on, and questions are answered. Each round grows a stretch; after a
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge.wire.plan import LONGEST_AHEAD_MS
+from edge.wire.reading import FUTURE_TOLERANCE_MS
 from services.errors import HistoryError
 from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.partition import Partition
@@ -45,8 +47,7 @@ class Regrowth:
 
     def __init__(
         self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
-        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float],
-        round_s: float = ROUND_S,
+        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float], round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
         self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
         self._history, self._issued, self._clock_s = history, issued, clock_s
@@ -63,6 +64,8 @@ class Regrowth:
         self._issued_after: dict[tuple[str, int], list[IssuedForecast]] | None = None
         self._day: Iterator[SiteStep] = iter(())
         self._plans_ms = self._from_ms - LONGEST_AHEAD_MS  # plans that were known until then are taken
+        # Of each site, zone and source, the plans that were read: their offsets, and from when on they were used.
+        self._plans_read: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
 
     @property
     def share(self) -> float:
@@ -132,8 +135,19 @@ class Regrowth:
             found = [one for site in sites for one in self._plans.read(site, after_ms, until_ms, number)]
             return [one for one in found if one.offset < self._partition.offset]
 
-        self._other.plans.again(self._read(f"plans since {day_of(max(after_ms, 0))}", read) or (), self._to_ms)
+        plans = self._read(f"plans since {day_of(max(after_ms, 0))}", read) or ()
+        self._other.plans.again([one for one in plans if not self._gave_way(one)], self._to_ms)
         self._plans_ms = until_ms
+
+    def _gave_way(self, kept: KeptPlan) -> bool:
+        """Whether a plan was issued by a clock that was ahead, and its source's next was not: that one was used from an
+        earlier time on, so it was read before this one, which came before it.
+        """
+        plan = kept.plan
+        before = self._plans_read.setdefault((kept.site, plan.zone, plan.source), [])
+        came_later = before[bisect_right(before, (kept.offset, _EVER_MS)) :]
+        insort(before, (kept.offset, plan.known_ms))
+        return any(known_ms + FUTURE_TOLERANCE_MS < plan.issued_ms for _, known_ms in came_later)
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
         try:

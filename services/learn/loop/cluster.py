@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import ray
@@ -130,15 +131,15 @@ class RayCluster:
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
         oldest_ms, newest_ms = (self._span_ms() if self._settings.learn.retrain_days else None) or (0, 0)
-        days = (newest_ms - max(since_ms, oldest_ms)) / DAY_MS if newest_ms else 0.0
+        days = self._history.covered_ms(max(since_ms, oldest_ms), newest_ms) / DAY_MS if newest_ms else 0.0
         return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def _span_ms(self) -> tuple[int, int] | None:
         return self._history.span_ms(time.time_ns() // 1_000_000)
 
     def history_days(self) -> float:
-        """Length of the history in days; 0 where :meth:`history_span` has none. For what is fine-tuned, of the part
-        that shards have kept examples of; 0 while these are too few.
+        """How many days there are rows of, of those that a training reads; 0 where :meth:`history_span` has none. For
+        what is fine-tuned, the length of the part that shards have kept examples of; 0 while these are too few.
         """
         span = self.history_span()
         if span is None:
@@ -148,7 +149,9 @@ class RayCluster:
             count, oldest = self._examples.extent()
             if count * (1 - self.learn.held_back) < LEAST_EXAMPLES:
                 return 0.0
-        return (newest - oldest) / DAY_MS
+            return (newest - oldest) / DAY_MS
+        window_ms = int(max(self.learn.window_days, self.learn.min_days) * DAY_MS)
+        return self._history.covered_ms(max(oldest, newest - window_ms), newest) / DAY_MS
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""
@@ -217,7 +220,12 @@ class RayCluster:
         """The longest of the schema's horizons, or the reach of the expert."""
         return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
 
-    def adopt(self, folder: str) -> Candidate:
+    def new_copy(self) -> str:
+        """Where in the storage a copy of a submitted artefact is to be; another each time."""
+        name = f"submitted-{_name(time.time_ns() // 1_000_000)}"
+        return str(self._settings.storage_folder.resolve() / MODELS / name)
+
+    def adopt(self, folder: str, copy: str) -> Candidate:
         """Copy an artefact to the storage, and see whether it can serve there; see :func:`submitted_candidate`.
 
         Raises :class:`TrainingError`, also where there is no history yet.
@@ -227,9 +235,8 @@ class RayCluster:
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet that it could be compared on")
-        copy = self._settings.storage_folder.resolve() / MODELS / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         return submitted_candidate(
-            folder, copy, self._where, self._expert, newest_ms,
+            folder, Path(copy), self._where, self._expert, newest_ms,
             lambda name: cast(dict[str, Any], self._comparison.ask("examine", name, self._spec, self._where)),
         )  # fmt: skip
 

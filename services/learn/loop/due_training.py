@@ -60,7 +60,7 @@ class DueTraining:
         )  # fmt: skip
         self.drift_feed = DriftFeed(rows.news)
         self._drift = ""  # the newest that was told
-        self._lacks_rows = False  # a training is due, and nobody can read rows enough now
+        self._lacks = ""  # what a training that is due waits for, where there are too few rows to read now
 
     def due(self, now_s: float) -> Trigger | None:
         """The trigger of a training that begins by itself now, if any.
@@ -69,7 +69,7 @@ class DueTraining:
         """
         if self.triggers.running or not self._looks.due(now_s):
             return None
-        self._lacks_rows = False
+        self._lacks = ""
         models = self._learning_status.models
         self._see_models(models, now_s)
         news = self._news(now_s)
@@ -81,7 +81,9 @@ class DueTraining:
         if trigger is not None and not self.triggers.has_model:
             self._see_models(self._registry.list(), now_s)
             trigger = self.triggers.due(now_s, days, news)
-        self._lacks_rows = trigger is None and self.triggers.has_model
+        if trigger is None and self.triggers.has_model:
+            tuned = self._settings.kind == "tuned"  # of which there may be too few, as after a change of the schema
+            self._lacks = self.triggers.first_words if days or tuned else STILL_READ
         self._learning_status.errors.pop("schedule", None)
         if trigger is not None and not self._may_begin(trigger, self._registry.list()):
             return None  # another was registered since the models were last shown
@@ -94,10 +96,8 @@ class DueTraining:
         now_s = self._monotonic_s()
         due_s = self.triggers.next_due_s(now_s)
         from_now_s = None if due_s is None else due_s - now_s
-        words = "; ".join(filter(None, (self.triggers.next_words, self.triggers.failed_words(now_s))))
-        if self._lacks_rows:
-            tuned = self._settings.kind == "tuned"  # of which there may be too few, as after a change of the schema
-            words += f"; {self.triggers.first_words if tuned else STILL_READ}"
+        why = self.triggers.next_words, self.triggers.failed_words(now_s), self._lacks
+        words = "; ".join(filter(None, why))
         wait = self._wait(self._learning_status.models)
         newest_ms = self._comparison.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):

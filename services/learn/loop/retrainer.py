@@ -68,7 +68,10 @@ class Cluster(ModelComparer, ServingPointer, StatusSink, StreamHistory, Protocol
         Raises :class:`TrainingError` when there is no usable challenger, or soon after ``cancelled`` is set.
         """
 
-    def adopt(self, folder: str) -> Candidate:
+    def new_copy(self) -> str:
+        """Where a copy of an artefact that was made elsewhere is to be; another each time."""
+
+    def adopt(self, folder: str, copy: str) -> Candidate:
         """A copy of an artefact that was made elsewhere, not judged yet.
 
         Raises :class:`ModelFilesError` where it cannot serve.
@@ -156,16 +159,17 @@ class Retrainer:
         """
         now_ms = self._wall_ms()
         champion = self._registry.champion()  # first: an MLflow that is away says so before anything is copied
-        try:
-            candidate = self._cluster.adopt(folder)
-        except ModelFilesError as error:
-            refused = refused_candidate(f"{folder} cannot serve: {error.message}")
-            version = self._registry.register(refused, now_ms)
-            self._learning_status.tell("refused", version=version, reason=refused["reason"])
-            raise
-        newest_ms = int(candidate["trained_on"]["to_ms"])
-        shadow = self._comparison.begin(champion, newest_ms, newest_ms)
-        with self._unregistered.asking(candidate["folder"]):
+        copy = self._cluster.new_copy()
+        with self._unregistered.asking(copy):
+            try:
+                candidate = self._cluster.adopt(folder, copy)
+            except ModelFilesError as error:
+                refused = refused_candidate(f"{folder} cannot serve: {error.message}")
+                version = self._registry.register(refused, now_ms)
+                self._learning_status.tell("refused", version=version, reason=refused["reason"])
+                raise
+            newest_ms = int(candidate["trained_on"]["to_ms"])
+            shadow = self._comparison.begin(champion, newest_ms, newest_ms)
             version = self._shadows.register(candidate, now_ms, champion, shadow)
         return ModelSubmitted(accepted=True, version=version, against=champion)
 

@@ -168,6 +168,7 @@ class ChampionAlias:
             folder = self._folder_to_serve(version)
             if folder is None:
                 return
+            lost = version == ONLINE_VERSION and not self._registry.list()
             if folder and version not in self._why:  # somebody moved the alias in MLflow
                 self._registry.watch(version, None if goes_back else _due(self._told))  # as after a rollback
             self._pointer.serve(version, folder)
@@ -180,7 +181,8 @@ class ChampionAlias:
         learning_status.errors.pop("champion", None)
         learning_status.serving = version
         learning_status.counts["swaps"] += 1
-        moved = "went back to the model that served before" if goes_back else "champion alias moved in MLflow"
+        moved = "MLflow has lost its models" if lost else "champion alias moved in MLflow"
+        moved = "went back to the model that served before" if goes_back else moved
         reason = self._why.pop(version, moved)
         learning_status.tell("swap", version=version, before=before, reason=reason)
 

@@ -47,8 +47,8 @@ class Unregistered:
 
     @contextmanager
     def asking(self, folder: str) -> Iterator[None]:
-        """Around the registration of the artefact in ``folder``. What MLflow refuses is removed at once: nobody can ask
-        for it.
+        """Around the registration of the artefact in ``folder``, which may be copied there first. What MLflow refuses
+        is removed at once: nobody can ask for it.
         """
         name = Path(folder).name
         self._since_s[name] = _IS_ASKED

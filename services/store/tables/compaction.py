@@ -53,12 +53,11 @@ def small_files(files: Sequence[TableFile], rows: int) -> list[TableFile]:
     """
     left, merged = sorted(files, key=lambda file: file.rows), list[TableFile]()
     while True:
-        sums = accumulate((file.rows for file in left), initial=rows)
-        next(sums)
+        totals = accumulate(file.rows for file in left)
         small = [
             file
-            for file, total in zip(left, sums, strict=True)
-            if file.rows < SMALL_FILES * rows and total <= FILE_ROWS
+            for file, total in zip(left, totals, strict=True)
+            if file.rows < SMALL_FILES * rows and rows + total <= FILE_ROWS
         ]
         if len(small) < SMALL_FILES - 1:
             return merged

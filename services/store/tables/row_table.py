@@ -249,6 +249,19 @@ class RowTable:
         files = self._chosen(self._log.state(), step_s=step_s)
         return (min(file.first_ms for file in files), max(file.last_ms for file in files)) if files else None
 
+    def covered_ms(self, from_ms: int, to_ms: int, step_s: int | None = None) -> int:
+        """How much of a time files have rows of: pauses of more than a day do not count. The log alone is read, so that
+        a pause within a month counts once the month's days are one file.
+        """
+        covered_ms, until_ms = 0, from_ms
+        files = self._chosen(self._log.state(), from_ms, to_ms, step_s=step_s)
+        for file in sorted(files, key=lambda one: one.first_ms):
+            first_ms, last_ms = max(file.first_ms, from_ms), min(file.last_ms, to_ms)
+            begin_ms = until_ms if first_ms - until_ms <= DAY_MS else first_ms
+            covered_ms += max(last_ms - begin_ms, 0)
+            until_ms = max(until_ms, last_ms)
+        return covered_ms
+
     def steps_s(self) -> list[int]:
         """Of which lengths of steps there are rows, sorted. The log alone is read."""
         return sorted({FileName.of(path).step_s for path in self._log.state().files})

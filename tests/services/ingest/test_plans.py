@@ -260,6 +260,32 @@ def test_plans_that_a_snapshot_lost_come_back_from_the_history(tmp_path: Path, m
     assert again.questions.plan("demo", "z1") == before
 
 
+def test_a_plan_that_gave_way_does_not_come_back_from_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was by a clock that was ahead, so the history knows it from later on than what came after it."""
+    first, later = list(day(4)), list(day(40))[len(list(day(4))) :]
+    ahead_ms = first[-1].receive_ms + 2 * HOUR
+    right = weather(later[0].receive_ms)._replace(receive_ms=ahead_ms)
+    records = [*first, weather(ahead_ms, first=20.0), right, *(one._replace(receive_ms=ahead_ms) for one in later)]
+    rig = Rig(tmp_path, filled(records))
+    shard = rig.shard()
+    rig.drain(shard)
+    before = shard.questions.plan("demo", "z1")
+    assert known(before) == [("_site", "knmi", later[0].receive_ms)]
+    shard.close()
+    rig.log.truncate(0, rig.log.end_offset(0))
+
+    def damaged(self: PartitionPlans, state: object) -> None:
+        raise ValueError("it is damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionPlans, "load", damaged)
+        again = rig.shard()
+    rig.drain(again)
+    assert again.questions.plan("demo", "z1") == before
+
+
 def test_an_old_weather_forecast_is_named_in_degraded(tmp_path: Path) -> None:
     """From twelve hours after its issue on, for all zones of the site; a newer one ends it."""
     rig = Rig(tmp_path, filled([]))
@@ -399,6 +425,18 @@ def test_a_plan_issued_by_a_clock_that_was_ahead_gives_way_once_it_is_right(tmp_
     shown_ms = np.array([now_ms + 2 * HOUR + 1])
     assert plans.foreseen(now_ms + 2 * HOUR + 1, ["z1"], ["out_temp_c"], shown_ms).max() < 10
     assert shard.stats()["plan_issued_ms"]["demo"]["weather"] == later[0].receive_ms
+    shard.close()
+
+
+def test_an_older_plan_that_comes_late_leaves_the_newer_one_while_the_site_lags(tmp_path: Path) -> None:
+    """Samples wait in a gateway's buffer for hours: plans of now are no sign of a clock that is ahead."""
+    records = list(day(12))
+    newer, older = (records[3].receive_ms + hours * HOUR for hours in (6, 5))
+    late = [one._replace(receive_ms=newer) for one in records[4:]]
+    rig = Rig(tmp_path, filled([*records[:4], weather(newer), weather(older)._replace(receive_ms=newer), *late]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert known(shard.questions.plan("demo", "z1")) == [("_site", "knmi", newer)]
     shard.close()
 
 

@@ -62,12 +62,15 @@ class FakeCluster:
             candidate["trained_on"]["known_to_ms"] = self.now_ms
         return candidate
 
-    def adopt(self, folder: str) -> Candidate:
+    def new_copy(self) -> str:
+        return str(self.folder / "made")
+
+    def adopt(self, folder: str, copy: str) -> Candidate:
         if folder == "torn":
             raise ModelFilesError("the weights are torn")
         if folder == "typo":
             raise TrainingError("typo holds no model")
-        return make_candidate(self.folder / folder, shadow=True, kind=self.kind)
+        return make_candidate(Path(copy), shadow=True, kind=self.kind)
 
     def longest_horizon_ms(self) -> int:
         return 0

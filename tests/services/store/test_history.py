@@ -95,6 +95,18 @@ def test_a_range_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> N
     assert len(history.read(T0 + 9 * DAY)) == 0
 
 
+def test_a_pause_is_no_time_with_rows(tmp_path: Path) -> None:
+    """What is shorter than a day is none; a day's files and those of another site count once."""
+    history = History(tmp_path, CHANNELS)
+    assert history.covered_ms(0, T0) == 0
+    for n in (0, 1, 2, 4, 150, 151):
+        history.add([site_step(T0 + n * DAY // 2), site_step(T0 + n * DAY // 2, site="other")])
+        history.flush()
+    assert history.covered_ms(T0, T0 + 76 * DAY) == 2 * DAY + DAY // 2
+    assert history.covered_ms(T0 + DAY // 4, T0 + DAY) == 3 * DAY // 4
+    assert history.covered_ms(T0 + 40 * DAY, T0 + 76 * DAY) == DAY // 2
+
+
 def test_a_site_with_a_wrong_clock_does_not_say_which_row_is_newest(tmp_path: Path) -> None:
     """Its row of next year stood for now in every training, so that no other site's rows were young enough for one.
     Where all sites are ahead, this machine's clock may be what is wrong.
@@ -216,6 +228,18 @@ def unread(step: SiteStep, held: float = np.nan) -> SiteStep:
     values = np.full_like(step.values, np.nan)
     values[:, -1] = held
     return dataclasses.replace(step, values=values, ages_s=ages)
+
+
+def test_a_row_with_a_reading_of_a_metric_that_is_none_any_more_stays(tmp_path: Path) -> None:
+    """The settings named another metric once, and nothing else was read in that row."""
+    before = History(tmp_path, (*CHANNELS, "sap_flow"))
+    silent = unread(site_step(T0))
+    one = np.ones((len(silent.zones), 1), np.float32)
+    values, ages_s = np.hstack([silent.values, 5 * one]), np.hstack([silent.ages_s, 10 * one])
+    before.add([dataclasses.replace(silent, values=values, ages_s=ages_s)])
+    before.flush()
+    assert History(tmp_path, CHANNELS).add_missing(0, "demo", zone_table(CHANNELS, [site_step(T0)])).filled == 0
+    assert before.read()["sap_flow"].to_pylist() == [5.0, 5.0]
 
 
 def test_rows_in_which_nothing_was_read_are_filled(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_model_that_finds_no_room_is_not_called_torn(
     else:
         monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(TrainingError, match=r"cannot be copied to the storage: .*(No space left|away)"):
-        cluster.adopt(str(made))
+        cluster.adopt(str(made), cluster.new_copy())
     assert list((tmp_path / "data/storage/models").iterdir()) == []
 
 

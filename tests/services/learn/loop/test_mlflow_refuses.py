@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from mlflow.exceptions import MlflowException, get_error_code
 from services.errors import RegistryError, RegistryRefusedError
 from services.learn.loop.retrainer import PRUNE_S
 from services.learn.promotion.pruning import GRACE_MS
+from services.learn.records import Candidate
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
 
@@ -136,6 +138,29 @@ def test_a_retrainer_that_is_killed_leaves_no_files_that_nobody_looks_after(
     assert {note.name: note.read_text() for note in notes.iterdir()} == damaged
     assert again.status()["last_error"] == ""
     assert [row["folder"] for row in again.models()] == [str(folder)] * stays
+
+
+def test_a_copy_that_was_made_when_the_retrainer_was_killed_is_looked_after(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before MLflow was asked to take a submitted model: the next one removes its copy."""
+    copy = cluster.folder / "made"
+
+    def kill(folder: str, there: str) -> Candidate:
+        (Path(there) / "deep").mkdir(parents=True)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "adopt", kill)
+        with pytest.raises(Killed):
+            make().submit("made")
+    assert copy.exists()
+    again = make(retrain_every_s=0)
+    for _ in range(2):
+        again.retrain_if_due()
+        clock.now_s += max(PRUNE_S, GRACE_MS / 1000)
+    again.retrain_if_due()
+    assert not copy.exists()
 
 
 class Killed(BaseException):

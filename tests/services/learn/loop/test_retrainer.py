@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from services.errors import HistoryError, PromotionRefusedError, TrainingError
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
+from services.learn.tracking.listing import Listing
 from tests.patience import patience_s, until
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
@@ -92,20 +94,25 @@ def test_a_clock_that_is_set_back_shortens_no_training(
     assert retrainer.status()["trained_s"] == 90
 
 
-def test_a_training_that_cannot_even_be_shown_ends(make: Make, registry: Registry, cluster: FakeCluster) -> None:
-    """As where somebody has deleted the registered model: once it is back, trainings can be asked for again."""
+def test_a_training_that_cannot_even_be_shown_ends(
+    make: Make, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where MLflow does not say which models there are: once it does, trainings can be asked for again."""
     retrainer = make()
     cluster.results = [True, True]
     retrainer.retrain_if_due()
-    with registry._connection.client() as client:
-        client.delete_registered_model("hothouse")
-    retrainer.trigger("operator")
-    with pytest.raises(PromotionRefusedError, match="is not in MLflow any more"):
-        retrainer.retrain_if_due()
-    status = retrainer.status()
+
+    def gone(*_: object) -> NoReturn:
+        raise PromotionRefusedError("the registered model hothouse is not in MLflow any more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Listing, "now", gone)
+        retrainer.trigger("operator")
+        with pytest.raises(PromotionRefusedError, match="is not in MLflow any more"):
+            retrainer.retrain_if_due()
+        status = retrainer.status()
     assert (status["training"], status["last_run"]["result"]) == (False, "failed")
     assert "is not in MLflow any more" in status["last_error"]
-    client.create_registered_model("hothouse")
     retrainer.trigger("operator")
     retrainer.retrain_if_due()
     assert retrainer.status()["last_run"]["result"] == "promoted"
@@ -242,6 +249,9 @@ def test_the_status_says_why_a_training_that_is_due_does_not_begin(
     retrainer.retrain_if_due()
     waits = "; earlier readings are still being read"
     assert retrainer.status()["next_training"] == f"now: every 1.7 min{waits}"
+    cluster.days, clock.now_s = 0.5, clock.now_s + 2  # after months without rows
+    retrainer.retrain_if_due()
+    assert retrainer.status()["next_training"] == "now: every 1.7 min; once there are 2 days of history"
     cluster.days, clock.now_s = 10.0, clock.now_s + 2
     retrainer.retrain_if_due()
     assert len(cluster.orders) == 2

@@ -117,6 +117,24 @@ def test_a_registry_that_lost_what_serves_stops_no_swap(make: Make, cluster: Fak
     assert (cluster.pointer, retrainer.status()["last_error"]) == ("v1", "")
 
 
+def test_an_mlflow_that_lost_its_models_serves_none_and_says_so(
+    make: Make, cluster: FakeCluster, registry: Registry, clock: Clock
+) -> None:
+    """Versions count from 1 again, so what serves must not pass for the next of that name."""
+    retrainer = make()
+    cluster.results = [True, True]
+    retrainer.retrain_if_due()
+    with registry._connection.client() as client:
+        client.delete_registered_model("hothouse")
+    with pytest.raises(PromotionRefusedError, match="is not in MLflow any more"):
+        retrainer.watch()
+    retrainer.watch()
+    assert (cluster.pointer, cluster.events[-1]["reason"]) == ("online", "MLflow has lost its models")
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert cluster.served[-1] == ("v1", str(cluster.folder / "run2"))
+
+
 def test_a_promotion_that_mlflow_cuts_short_is_completed(
     make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,47 @@
+"""How many days of history a first training waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.config import load_settings
+from services.forecast_spec import forecast_spec
+from services.learn.experts import TREES
+from services.learn.loop.cluster import RayCluster
+from services.store.history import History
+from services.store.rows import SiteStep
+
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+BEGIN_MS = 1_767_225_600_000  # 2026-01-01
+
+
+def test_months_without_rows_are_no_days_of_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After them a first training began with the first rows, and failed: it waits for as many days as on a new site."""
+    settings = load_settings(data_dir=tmp_path / "data", learn={"min_days": 2})
+    channels = forecast_spec(settings).channels
+    values = np.full((1, len(channels)), 20, np.float32)
+    history = History(settings.storage_folder, channels)
+
+    def hours(first_ms: int, count: int) -> None:
+        ends = range(first_ms, first_ms + count * HOUR_MS, HOUR_MS)
+        history.add([SiteStep(0, "demo", end_ms, ("z1",), values, values) for end_ms in ends])
+        history.flush()
+
+    cluster, trees = RayCluster(settings), RayCluster(settings, TREES)
+    monkeypatch.setattr(cluster, "_behind", lambda: False)
+    monkeypatch.setattr(trees, "_shards", list)
+
+    def days() -> float:
+        cluster.history_days()
+        return cluster.history_days()  # once more: the history does not grow fast any more
+
+    hours(BEGIN_MS, 25)
+    assert days() == 1
+    hours(BEGIN_MS + 150 * DAY_MS, 25)
+    assert days() == 1
+    assert trees.news(BEGIN_MS + DAY_MS // 2).days == 1.5
+    hours(BEGIN_MS + 151 * DAY_MS + HOUR_MS, 24)
+    assert days() == 2
