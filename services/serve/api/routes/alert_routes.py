@@ -25,6 +25,7 @@ from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
+from services.serve.sentences import with_codes
 from services.serve.view import View
 
 __all__ = ["alert_routes"]
@@ -85,10 +86,12 @@ def alert_routes(state: ApiState) -> APIRouter:
         """An alert with its changes, oldest first; also one that has been over for long, as far as they are kept."""
         view = state.readable(authorization)
         changes, newest = await backend.alert_changes(id), view.alerts.get(id)
-        if (newest is None and not changes) or not view.has((newest or changes[-1])["site"]):
+        if newest is None and changes:
+            newest = with_codes(changes[-1])
+        if newest is None or not view.has(newest["site"]):
             raise ProblemError(404, f"there is no alert {id}")
         return AlertDetails(
-            **(newest or changes[-1]),
+            **newest,
             changes=[
                 AlertChange(
                     change=one["change"], state=one["state"], changed_ms=one["changed_ms"], chance=one["chance"],
