@@ -136,7 +136,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
             return view.find(zone, site)
         if site is None or view.stream_ms(site) is None:
             known = ", ".join(sorted({key[0] for key in view.answers})) or "none yet"
-            raise ProblemError(404, f"name the site of {SITE_ZONE} with ?site=; known are {known}")
+            raise view.absent(f"name the site of {SITE_ZONE} with ?site=; known are {known}")
         return site, SITE_ZONE
 
     def _now_ms(view: View, site: str) -> int:

@@ -121,5 +121,5 @@ def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | N
     known = view.sites
     if len(known) != 1:
         listed = ", ".join(known) or "none yet"
-        raise ProblemError(422, f"query.site: name the site; known are {listed}", sites=known)
+        raise view.absent(f"query.site: name the site; known are {listed}", 422, sites=known)
     return known[0], None
