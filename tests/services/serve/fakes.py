@@ -155,6 +155,9 @@ class FakeBackend:
     async def series(self, *asked: Any) -> Resampled:
         return resampled(self._past(), *asked)
 
+    async def oldest_ms(self, site: str) -> int:
+        return self._past().zones.oldest_ms(site)
+
     async def series_tag(self, *asked: Any) -> str:
         return fingerprint(self._past(), *asked)
 
