@@ -133,10 +133,10 @@ CODES: Mapping[str, str] = MappingProxyType({
     # of refusals
     "no_zone": "there is no zone {key}; known are {known}",
     "forecast_old": "the forecast of {key} is too old to be used: {why}",
-    "forecast_not_made": "the shard of {site} has no forecast of {zone} yet",
-    "zone_not_known": "the shard of {site} does not know {zone} yet",
+    "forecast_not_made": "the shard of {site} has no forecast of {zone} yet; try again in a few seconds",
+    "zone_not_known": "the shard of {site} does not know {zone} yet; try again in a few seconds",
     "past_not_known": "the past of {key} is not known yet",
-    "site_not_known": "its shard does not know {site} yet",
+    "site_not_known": "its shard does not know {site} yet; try again in a few seconds",
     "not_answering": "{part} does not (?:answer|run) now; try again in a few seconds",
     "order_unanswered": "the retrainer did not say in time whether it was done; look at /models first",
     "not_published": "it was not published: {error}",
