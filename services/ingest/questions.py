@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from edge.wire.plan import PlanMessage, next_issue_ms
 from edge.wire.reading import FUTURE_TOLERANCE_MS
+from edge.wire.topic import SITE_ZONE
 from services.ingest import zone_answers
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
@@ -113,9 +114,9 @@ class Questions:
             return None if partition is None else zone_answers.past(partition.learner, site, zone, hours)
 
     def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
-        """The newest plan of each source that holds for a zone; None for a zone that is not ours."""
+        """The newest plan of each source that holds for a zone, or for ``_site``; None for one that is not ours."""
         with self._changing:
-            partition = self._owner(site, zone)
+            partition = self._owner_of_site(site) if zone == SITE_ZONE else self._owner(site, zone)
             return None if partition is None else partition.learner.plans.of_zone(site, zone)
 
     def next_issue(self, site: str, zone: str, source: str, now_ms: int) -> int | None:
@@ -124,7 +125,7 @@ class Questions:
         replicas of the API publish them. None for a site that is not ours.
         """
         with self._changing:
-            owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
+            owner = self._owner_of_site(site)
             if owner is None:
                 return None
             newest_ms = owner.learner.plans.newest_of(site, zone, source, now_ms + FUTURE_TOLERANCE_MS)
@@ -143,7 +144,7 @@ class Questions:
     def alert_rules(self, site: str) -> SiteRulesShown | None:
         """The rules of a site; None for one that is not ours."""
         with self._changing:
-            owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
+            owner = self._owner_of_site(site)
             return None if owner is None else owner.alerts.rules(site)
 
     def alert_rules_of_all(self) -> list[SiteRulesShown]:
@@ -179,6 +180,9 @@ class Questions:
         with self._changing:
             learners = [partition.learner for partition in self._partitions.values()]
             return [plan for learner in learners for plan in zone_answers.repeated_plans(learner, self._repeats)]
+
+    def _owner_of_site(self, site: str) -> Partition | None:
+        return next((p for p in self._partitions.values() if site in p.windows.sites), None)
 
     def _owner(self, site: str, zone: str) -> Partition | None:
         return next((p for p in self._partitions.values() if (site, zone) in p.learner.parts.rings.zones), None)

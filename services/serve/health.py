@@ -43,16 +43,16 @@ def readiness(
     """
     of_zones = [f"{zone}: {reason}" for zone, found in sorted(zones.items()) for reason in found]
     away = [] if following else ["the live state does not answer; the last known forecasts are served"]
-    reasons = [*away, *of_zones]
+    waits = []
     if not zones:
-        reasons.append(f"no zone has a forecast yet: {awaited}")
+        waits = [f"no zone has a forecast yet: {awaited}"]
     elif not usable:
-        reasons.append(f"no zone has a forecast that is fresh enough: {awaited}")
+        waits = [f"no zone has a forecast that is fresh enough: {awaited}"]
     elif not ready:
-        reasons.append(awaited)
+        waits = [awaited]
     return Readiness(
-        ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable,
-        codes=codes_of([*away, *reasons[len(away) + len(of_zones) :]]),
+        ready=ready, reasons=[*away, *of_zones, *waits], degraded=list(degraded), zones=len(zones),
+        zones_usable=usable, codes=codes_of([*away, *waits]),
     )  # fmt: skip
 
 

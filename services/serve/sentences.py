@@ -133,10 +133,10 @@ CODES: Mapping[str, str] = MappingProxyType({
     # of refusals
     "no_zone": "there is no zone {key}; known are {known}",
     "forecast_old": "the forecast of {key} is too old to be used: {why}",
-    "forecast_not_made": "the shard of {site} has no forecast of {zone} yet",
-    "zone_not_known": "the shard of {site} does not know {zone} yet",
+    "forecast_not_made": "the shard of {site} has no forecast of {zone} yet; try again in a few seconds",
+    "zone_not_known": "the shard of {site} does not know {zone} yet; try again in a few seconds",
     "past_not_known": "the past of {key} is not known yet",
-    "site_not_known": "its shard does not know {site} yet",
+    "site_not_known": "its shard does not know {site} yet; try again in a few seconds",
     "not_answering": "{part} does not (?:answer|run) now; try again in a few seconds",
     "order_unanswered": "the retrainer did not say in time whether it was done; look at /models first",
     "not_published": "it was not published: {error}",
@@ -165,7 +165,7 @@ _NAME = r"\S+?"
 _VALUES = {
     "metric": r"[a-z]\w*(?:\.\d+)?", "other": r"[a-z]\w*(?:\.\d+)?", "side": "above|below",
     "since": r"[\d:. -]+?", "state": r"\w+",
-    **dict.fromkeys(("age_s", "wait_s", "every_s", "limit_s"), r"[\d.]+ (?:s|min|h)"),
+    **dict.fromkeys(("age_s", "wait_s", "every_s", "limit_s"), r"\d+(?:\.\d+)? (?:s|min|h)"),
     **dict.fromkeys(("zone", "site", "version", "versions", "before", "source", "where", "key", "alert"), _NAME),
     **dict.fromkeys(
         ("value", "planned", "by", "by_low", "by_high", "low", "high", "times", "count", "need", "blocks", "level"),
@@ -193,7 +193,6 @@ def _pattern(form: str) -> re.Pattern[str]:
 _PATTERNS = {code: _pattern(form) for code, form in CODES.items()}
 
 
-@lru_cache(4096)
 def _read(sentence: str) -> CodedSentence | None:
     """Its code and values; ``None`` for a sentence that has no code.
 
@@ -202,8 +201,12 @@ def _read(sentence: str) -> CodedSentence | None:
     >>> _read("nothing has come from this site for 1.5 h")
     {'code': 'site_silent', 'values': {'age_s': 5400.0}}
     """
-    if len(sentence) > LONGEST:
-        return None
+    return _fitting(sentence) if len(sentence) <= LONGEST else None
+
+
+@lru_cache(4096)
+def _fitting(sentence: str) -> CodedSentence | None:
+    """It is kept: so no sentence gets here that is as long as a client likes."""
     for code, pattern in _PATTERNS.items():
         if (found := pattern.fullmatch(sentence)) is not None:
             said = {name: value for name, value in found.groupdict().items() if value is not None}

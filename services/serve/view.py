@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -44,17 +45,18 @@ class View:
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
     so, at the latest when they are refused for it. ``wall_ms`` is given where receive times are those of the wall
-    clock.
+    clock. Of the first ``live_states`` it waits to hear what they know.
     """
 
     def __init__(
         self, stale_after_s: float, quiet_after_s: float, clock_s: Callable[[], float],
-        wall_ms: Callable[[], int] | None = None,
+        wall_ms: Callable[[], int] | None = None, live_states: int = 0,
     ) -> None:  # fmt: skip
         self._stale_after_s = stale_after_s
         self._quiet_after_s = min(quiet_after_s, stale_after_s)
         self._clock_s = clock_s
         self._wall_ms = wall_ms
+        self._unheard = set(range(live_states))
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
@@ -97,7 +99,9 @@ class View:
 
     def take(self, changes: LiveStateChanges) -> None:
         """Apply what a live state says; what others said stays."""
-        self.versions[changes.get("live_state", 0)] = changes["version"]
+        index = changes.get("live_state", 0)
+        self.versions[index] = changes["version"]
+        self._unheard.discard(index)
         now_s = self._clock_s()
         for forecast in changes.get("forecasts", ()):
             key = (forecast["site"], forecast["zone"])
@@ -128,7 +132,8 @@ class View:
     def find(self, zone: str, site: str | None = None) -> tuple[str, str]:
         """The ``(site, zone)`` that a client means by ``zone``, ``site/zone``, or both parameters.
 
-        Raises a 404 problem that names the zones there are, or a 422 problem where several sites have such a zone.
+        Raises a problem as :meth:`absent`, which names the zones there are, or a 422 problem where several sites have
+        such a zone.
         """
         of_site, _, name = zone.rpartition("/")
         if of_site and site in (None, of_site):
@@ -152,7 +157,15 @@ class View:
             raise ProblemError(
                 404, f"the zone {named[:140]} has left and comes back with its next sample{listed}", zones=known
             )
-        raise ProblemError(404, f"there is no zone {named[:140]}{listed}", zones=known)
+        raise self.absent(f"there is no zone {named[:140]}{listed}", zones=known)
+
+    def absent(self, detail: str, status: int = 404, **more: Any) -> ProblemError:
+        """The problem of what there is not; a 503 problem until every live state has said what there is."""
+        if self._unheard:
+            return ProblemError(
+                503, "the live state does not answer now; try again in a few seconds", {"Retry-After": "5"}
+            )
+        return ProblemError(status, detail, **more)
 
     def body(self, key: tuple[str, str]) -> bytes:
         """The JSON answer for a zone. Raises a 503 problem with the reason where its forecast is too old."""
@@ -201,11 +214,11 @@ class View:
         return sorted(self._stream_ms)
 
     def find_site(self, site: str) -> str:
-        """A site of which something came; raises a 404 problem that names those there are."""
+        """A site of which something came; raises a problem as :meth:`absent`, which names those there are."""
         if site not in self._stream_ms:
             known = self.sites
             listed = ", ".join(known[:20]) or "none yet"
-            raise ProblemError(404, f"there is no site {site[:64]}; known are {listed}", sites=known)
+            raise self.absent(f"there is no site {site[:64]}; known are {listed}", sites=known)
         return site
 
     def behind(self, site: str) -> bool:

@@ -79,6 +79,9 @@ class Backend(Protocol):
     ) -> Resampled:
         """A zone's rows (:func:`~services.store.zone_series.resampled`); 503 where the history cannot be read."""
 
+    async def oldest_ms(self, site: str) -> int:
+        """The end of a site's first row that is kept; 0 where there is none."""
+
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """Differs when a site's rows of a span may have changed."""
 

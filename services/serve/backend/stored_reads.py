@@ -51,6 +51,10 @@ class StoredReads:
 
         return await self._read(lambda: resampled(self._history(), site, zone, metrics, start_ms, end_ms, interval_ms))
 
+    async def oldest_ms(self, site: str) -> int:
+        """See :class:`Backend`."""
+        return await self._read(lambda: self._history().zones.oldest_ms(site, self._settings.stream.step_s))
+
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """See :class:`Backend`."""
         from services.store.zone_series import fingerprint

@@ -75,6 +75,7 @@ def test_the_newest_plan_of_each_source_is_told(tmp_path: Path) -> None:
     rig.drain(shard)
     assert known(shard.questions.plan("demo", "z1")) == [("z1", "grower", at + 2), ("_site", "knmi", at + 1)]
     assert known(shard.questions.plan("demo", "z2")) == [("_site", "knmi", at + 1)]
+    assert known(shard.questions.plan("demo", "_site")) == [("_site", "knmi", at + 1)]
     assert shard.questions.plan("demo", "elsewhere") is None
     (forecast,) = shard.questions.plan("demo", "z2") or []
     assert forecast["values"] == {"out_temp_c": [[at + 1 + n * HOUR, 7.0 + n] for n in range(1, 7)]}

@@ -102,6 +102,7 @@ class FakeBackend:
         self.rules = SiteRulesShown(
             site="", version=1, changed_ms=None, changed_by="defaults", document=RulesDocument().as_dict()
         )
+        self.origin_ms = ORIGIN_MS  # of what a shard has
         self.days = 20.0  # since each zone's first row
         self.spec = SPEC
 
@@ -134,7 +135,7 @@ class FakeBackend:
         night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
                         past=self.past_nights)  # fmt: skip
         return ZoneOutlook(
-            origin_ms=ORIGIN_MS, now=self.now, steps=self.steps,
+            origin_ms=self.origin_ms, now=self.now, steps=self.steps,
             scenarios=20 + np.repeat(values[:, None], len(self.steps), axis=1).repeat(3, axis=2),
             extremes={"night": night} if self.extremes is None else self.extremes,
         )  # fmt: skip
@@ -154,6 +155,9 @@ class FakeBackend:
 
     async def series(self, *asked: Any) -> Resampled:
         return resampled(self._past(), *asked)
+
+    async def oldest_ms(self, site: str) -> int:
+        return self._past().zones.oldest_ms(site)
 
     async def series_tag(self, *asked: Any) -> str:
         return fingerprint(self._past(), *asked)

@@ -76,8 +76,11 @@ def test_an_alert_says_how_it_came_to_be_so(system: System) -> None:
     answer = system.client.get("/alerts/a1").json()
     assert {name: answer[name] for name in alert()} == alert("a1")
     assert [(one["change"], one["state"]) for one in answer["changes"]] == [(1, "pending"), (2, "firing")]
-    system.backend.alert_log["old"] = [alert("old", "resolved")]
-    assert system.client.get("/alerts/old").json()["state"] == "resolved"
+    fact = {"name": "fact", "label": "no sample since 02:10", "value": None, "unit": ""}
+    system.backend.alert_log["old"] = [alert("old", "resolved", why=[fact])]
+    old = system.client.get("/alerts/old").json()
+    assert old["state"] == "resolved"
+    assert old["why"] == [{**fact, "code": "no_sample", "values": {"since": "02:10"}}]
     assert_problem(system.client.get("/alerts/none"), 404, "there is no alert none")
 
 

@@ -380,6 +380,29 @@ def test_the_application_follows_the_live_state() -> None:
         system.state.check_health()
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/predict?zone=attic", "/zones?site=attic", "/history?zone=attic", "/zones/attic/plan", "/zones/attic/series",
+     "/zones/_site/plan?site=attic", "/alerts?zone=attic", "/alerts/attic", "/rules?site=attic", "/quality?zone=attic"],
+)  # fmt: skip
+def test_nothing_is_said_to_be_absent_before_the_live_state_has_answered(path: str) -> None:
+    """A replica that has just started knows no zone: 503, ask again. What is unknown after that is a 404."""
+    system = System(Keys("op-key"), published=False)
+    answer = system.client.get(path)
+    assert_problem(answer, 503, "the live state does not answer now; try again in a few seconds")
+    assert answer.headers["retry-after"] == "5"
+    system.fill()
+    assert system.client.get(path).status_code == 404
+
+
+def test_a_site_is_not_asked_for_before_the_live_state_has_answered() -> None:
+    """A system of one site answers for it where none is named."""
+    system = System(Keys("op-key"), published=False)
+    assert_problem(system.client.get("/rules"), 503, "the live state does not answer now")
+    system.fill()
+    assert system.client.get("/rules").status_code == 200
+
+
 def test_openapi_has_examples_and_problems(system: System) -> None:
     """The description of /predict shows an example and its problem answers."""
     predict = system.client.get("/openapi.json").json()["paths"]["/predict"]["get"]

@@ -15,6 +15,7 @@ from services.runtime.named_actors import NamedActors
 from services.serve.api.problems import ProblemError
 from services.serve.backend import ray_backend, stored_reads
 from services.serve.backend.ray_backend import RayBackend, shard_of
+from services.serve.sentences import codes_of
 from tests.patience import patience_s
 
 
@@ -88,6 +89,10 @@ def test_a_shard_that_does_not_know_a_zone_yet_is_to_be_asked_again(monkeypatch:
     answers = asyncio.run(run())
     assert {(one.status, one.headers["Retry-After"]) for one in answers} == {(503, "5")}
     assert all(str(one).endswith("yet; try again in a few seconds") for one in answers)
+    codes = [said["code"] for one in answers for said in codes_of([str(one)], with_parts=False).values()]
+    assert codes == [
+        *("forecast_not_made",) * 2, *("zone_not_known",) * 4, "site_not_known"
+    ], "so the page says it in its language"  # fmt: skip
 
 
 def test_a_storage_that_hangs_holds_up_no_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from string import Formatter
+from sys import getrefcount
 from types import SimpleNamespace
 from typing import cast
 
@@ -224,7 +225,15 @@ def test_the_page_has_words_for_each_code() -> None:
 def test_what_quotes_a_client_is_read_as_a_whole_and_not_without_end() -> None:
     """A path that is asked for may hold thousands of parts."""
     assert codes_of(["there is nothing at /x; by no schedule"], with_parts=False) == {}
-    assert codes_of([f"there is no zone {'x' * 2000}; known are n1"]) == {}
+    long = f"there is no zone {'x' * 2000}; known are n1"
+    held = getrefcount(long)
+    assert codes_of([long]) == {}
+    assert getrefcount(long) == held, "a thousand of them, of megabytes each, would be kept"
+
+
+def test_no_sentence_is_an_error() -> None:
+    """What an earlier release or another program wrote is close to a form, and is none."""
+    assert codes_of(["in 1.2.3 s: by no schedule", "nothing has come from this site for . s"]) == {}
 
 
 def test_a_fact_of_an_alert_has_its_code() -> None:

@@ -126,6 +126,14 @@ def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
     assert len(system.backend.published) == 1
 
 
+def test_the_plans_of_the_whole_site_are_told(system: System) -> None:
+    """Zone `_site` again; without a site, or with one that nobody knows, there are none."""
+    answer = system.client.get("/zones/_site/plan?site=demo")
+    assert (answer.status_code, answer.json()["zone"], answer.json()["plans"]) == (200, "_site", [])
+    assert_problem(system.client.get("/zones/_site/plan"), 404, "?site=; known are demo")
+    assert_problem(system.client.get("/zones/_site/plan?site=elsewhere"), 404, "known are demo")
+
+
 def counted(published: list[tuple[str, bytes]], receive_ms: int) -> list[ZonePlan]:
     """The plans that hold for the zone once its shard has read what was published, in this order."""
     plans = PartitionPlans()

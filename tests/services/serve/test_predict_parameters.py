@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.messages import Extreme
+from services.messages import Extreme, ZoneOutlook
 from services.serve.api.auth import Keys
+from services.serve.api.routes import predict_routes
+from tests.patience import patience_s
+from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 from tests.services.serve.system import System, assert_problem
+
+STEP_MS = 300_000
 
 
 @pytest.fixture
@@ -53,6 +58,34 @@ def test_a_horizon_may_be_learned_or_lie_on_the_path(system: System) -> None:
     assert [point["horizon_min"] for point in points] == [60, 90]
     assert points[1]["p10"] == 17
     assert points[1]["time_ms"] == asked(system)["origin_ms"] + 90 * 60_000
+
+
+def test_scenarios_are_of_the_forecast_beside_them(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard has those of a new forecast a moment before the forecast gets to the API, which is waited for."""
+    ask, calls = system.backend.outlook, 0
+    system.backend.origin_ms = ORIGIN_MS + STEP_MS
+
+    async def soon(site: str, zone: str) -> ZoneOutlook:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            await system.live_state.publish([zone_forecast(origin_ms=ORIGIN_MS + STEP_MS)])
+            await system.state._take(await system.live_state.wait(system.state.view.versions[0], 0))
+        return await ask(site, zone)
+
+    monkeypatch.setattr(system.backend, "outlook", soon)
+    monkeypatch.setattr(predict_routes, "PUBLISHED_S", patience_s(30))
+    assert asked(system, scenarios="true")["origin_ms"] == ORIGIN_MS + STEP_MS
+
+
+def test_a_forecast_that_does_not_get_here_holds_up_no_scenarios(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live state is away, and the shard goes on: both are told as they are."""
+    monkeypatch.setattr(predict_routes, "PUBLISHED_S", 0.01)
+    system.backend.origin_ms = ORIGIN_MS + STEP_MS
+    body = asked(system, scenarios="true")
+    assert (body["origin_ms"], len(body["scenarios"]["targets"]["air_temp_c"])) == (ORIGIN_MS, 100)
 
 
 def test_scenarios_come_on_request(system: System) -> None:

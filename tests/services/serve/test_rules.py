@@ -15,6 +15,8 @@ from models.alerts.rules_document import RulesDocument
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.messages import SiteRulesShown
 from services.serve.api.answers.alert_answers import rules_answer
+from services.serve.api.routes import rule_routes
+from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.system import OPERATOR, System, assert_problem
 
@@ -203,6 +205,30 @@ def test_rules_that_were_changed_meanwhile_are_not_replaced(system: System) -> N
         assert isinstance(order, ChangeRules)
         documents.take("demo", "_site", order, ORIGIN_MS)
     assert documents.of("demo").document.crop == "lettuce"
+
+
+def test_rules_of_a_version_to_come_are_awaited_and_not_replaced(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of a moment ago is still in the log; one that never comes is told, and not taken for done."""
+    monkeypatch.setattr(rule_routes, "TAKEN_S", 0.3)
+
+    def send(version: str) -> Any:
+        return system.client.patch("/rules", json={"stage": "fruiting"}, headers={**OPERATOR, "If-Match": version})
+
+    assert_problem(send('"2"'), 412, "the rules of demo are not that far: they have version 1, and version 2 was")
+    assert system.backend.published == []
+    monkeypatch.setattr(rule_routes, "TAKEN_S", patience_s(30))
+    asked = 0
+
+    async def taken_late(site: str) -> SiteRulesShown:
+        nonlocal asked
+        asked += 1
+        return system.backend.rules | SiteRulesShown(site=site, version=1 if asked < 3 else 2)  # type: ignore[typeddict-item]
+
+    monkeypatch.setattr(system.backend, "alert_rules", taken_late)
+    answer = send('"2"')
+    assert (answer.status_code, answer.json()["version"], len(system.backend.published)) == (202, 3, 1)
 
 
 def test_null_in_a_patch_of_zones_takes_back_what_it_names(system: System) -> None:

@@ -102,6 +102,19 @@ def test_pages_make_the_whole(system: System, monkeypatch: pytest.MonkeyPatch) -
     assert whole == [ORIGIN_MS - n * STEP_MS for n in reversed(range(576))]
 
 
+def test_pages_begin_with_the_first_row(system: System, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not in 1970, from where years of empty pages would come; without a row there is one page."""
+    monkeypatch.setattr(series_routes, "PAGE", 100)
+    first = get(system, since_ms=0, interval_s=300)
+    assert first["end_ms"] == [ORIGIN_MS - n * STEP_MS for n in reversed(range(500, 600))]
+    assert first["values"]["air_temp_c"]["mean"][0] == 0
+    second = get(system, since_ms=0, interval_s=300, cursor=first["cursor"])
+    assert second["end_ms"][0] == first["end_ms"][-1] + STEP_MS
+    system.backend.history = History(tmp_path / "empty", SPEC.channels)
+    none = get(system, since_ms=0, interval_s=300)
+    assert (none["end_ms"], none["cursor"]) == ([], None)
+
+
 @pytest.mark.parametrize("off_ms", [0, 1, 700_000, 3_599_999])
 def test_a_page_ends_where_an_interval_does(system: System, monkeypatch: pytest.MonkeyPatch, off_ms: int) -> None:
     """Wherever the first begins: each interval is on one page, whole, as it is where all is one page."""

@@ -147,6 +147,9 @@ def test_a_live_state_that_is_away_is_named_and_the_other_is_followed(monkeypatc
         one = ApiState(backend, Keys("k" * 32), SPEC, 1800, lambda: now_s)
         await one.start()
         assert one.view.find("north-1") == ("demo", "north-1")
+        with pytest.raises(ProblemError) as refused:
+            one.view.find("south-1")
+        assert refused.value.status == 503, "the one that is away may know it"
         now_s += 40
         await backend.each[0].publish([zone_forecast("north-2")])
         async with asyncio.timeout(patience_s(30)):
@@ -159,6 +162,9 @@ def test_a_live_state_that_is_away_is_named_and_the_other_is_followed(monkeypatc
             while one.quiet_s:
                 await asyncio.sleep(0.02)
         assert one.readiness()["reasons"] == []
+        with pytest.raises(ProblemError) as refused:
+            one.view.find("south-1")
+        assert refused.value.status == 404
         await one.stop()
 
     asyncio.run(story())

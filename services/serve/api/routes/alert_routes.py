@@ -25,6 +25,7 @@ from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
+from services.serve.sentences import with_codes
 from services.serve.view import View
 
 __all__ = ["alert_routes"]
@@ -50,7 +51,8 @@ def alert_routes(state: ApiState) -> APIRouter:
     )
     backend = state.backend
 
-    alerts_known = {**described(AlertsAnswer), 404: PREDICT_ANSWERS[404]}
+    absent: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
+    alerts_known = {**described(AlertsAnswer), **absent}
 
     @routes.get("/alerts", response_model=None, responses=alerts_known)
     async def alerts(
@@ -78,17 +80,17 @@ def alert_routes(state: ApiState) -> APIRouter:
             answer["problems"] = problems
         return encoded(answer)
 
-    absent: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
-
     @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **absent})
     async def alert(id: Id, authorization: Authorization = None) -> AlertDetails:
         """An alert with its changes, oldest first; also one that has been over for long, as far as they are kept."""
         view = state.readable(authorization)
         changes, newest = await backend.alert_changes(id), view.alerts.get(id)
-        if (newest is None and not changes) or not view.has((newest or changes[-1])["site"]):
-            raise ProblemError(404, f"there is no alert {id}")
+        if newest is None and changes:
+            newest = with_codes(changes[-1])
+        if newest is None or not view.has(newest["site"]):
+            raise view.absent(f"there is no alert {id}")
         return AlertDetails(
-            **(newest or changes[-1]),
+            **newest,
             changes=[
                 AlertChange(
                     change=one["change"], state=one["state"], changed_ms=one["changed_ms"], chance=one["chance"],
@@ -152,8 +154,8 @@ def _meant(
             if not same:
                 view.find(name, site)
         except ProblemError as error:
-            if error.status == 404:
-                problems.append(ZoneProblem(zone=name[:130], status=404, detail=error.detail))
+            if error.status != 422:
+                problems.append(ZoneProblem(zone=name[:130], status=error.status, detail=error.detail))
     return meant, problems
 
 
@@ -161,7 +163,7 @@ def _known(view: View, id: str, *states: AlertState) -> ShownAlert:
     """The alert, which must be in one of these states; raises a 404 or 409 problem."""
     found = view.alerts.get(id)
     if found is None:
-        raise ProblemError(404, f"there is no alert {id}")
+        raise view.absent(f"there is no alert {id}")
     if found["state"] not in states:
         raise ProblemError(409, f"the alert is {found['state']}; it must be {' or '.join(states)}")
     return found

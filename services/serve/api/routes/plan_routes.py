@@ -86,7 +86,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         Rows that end at `known_ms` or later use a plan; until then the one before it.
         """
         view = state.readable(authorization)
-        key = view.find(zone, site)
+        key = _key(view, zone, site)
         stream_ms, plans = view.stream_ms(key[0]), await backend.plan(*key)
         return ZonePlans(site=key[0], zone=key[1], stream_ms=stream_ms, plans=plans)
 
@@ -103,7 +103,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         issued now, and later than the plan that it replaces.
         """
         view = state.orderable(authorization)
-        key = _whole_site(view, site) if zone == SITE_ZONE else view.find(zone, site)
+        key = _key(view, zone, site)
         now_ms = _now_ms(view, key[0])
         issued_ms = given.issued
         if issued_ms is None:
@@ -131,10 +131,12 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
             topic=topic,
         )  # fmt: skip
 
-    def _whole_site(view: View, site: str | None) -> tuple[str, str]:
+    def _key(view: View, zone: str, site: str | None) -> tuple[str, str]:
+        if zone != SITE_ZONE:
+            return view.find(zone, site)
         if site is None or view.stream_ms(site) is None:
             known = ", ".join(sorted({key[0] for key in view.answers})) or "none yet"
-            raise ProblemError(404, f"name the site of {SITE_ZONE} with ?site=; known are {known}")
+            raise view.absent(f"name the site of {SITE_ZONE} with ?site=; known are {known}")
         return site, SITE_ZONE
 
     def _now_ms(view: View, site: str) -> int:

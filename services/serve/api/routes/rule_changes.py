@@ -14,7 +14,7 @@ from services.messages import SiteRulesShown
 from services.serve.api.answers.alert_answers import RulesIn, RulesPatch
 from services.serve.api.problems import ProblemError
 
-__all__ = ["RuleChange", "patched", "replaced", "version_seen"]
+__all__ = ["RuleChange", "check_version", "patched", "replaced", "version_seen"]
 
 A_ZONE_HAS_NO_ZONES = "body.zones: a zone has no zones; leave query.zone out"
 
@@ -68,23 +68,24 @@ def patched(given: RulesPatch, shown: SiteRulesShown, zone: str | None, version:
     return RuleChange(_checked(lambda: before.merged(said)), ChangeRules(said, merge=True, version=version))
 
 
-def version_seen(if_match: str | None, shown: SiteRulesShown) -> int:
-    """The version that a caller has seen, 0 for any; raises a 412 problem for an earlier one.
-
-    A later one is let through: a change of a moment ago may not have been taken yet. Its order counts only if the rules
-    have that version when it is taken.
-    """
+def version_seen(if_match: str | None) -> int:
+    """The version that a caller has seen, 0 for any; raises a 422 problem for what is none."""
     said = (if_match or "*").strip().removeprefix("W/").strip('"')
     if said == "*":
         return 0
     if not said.isascii() or not said.isdigit() or not 0 < int(said) < 2**53:
         raise ProblemError(422, 'header.If-Match: give a version as rules have it, such as "7"')
-    if int(said) < shown["version"]:
-        raise ProblemError(
-            412, f"the rules of {shown['site']} were changed meanwhile: they have version {shown['version']}, and "
-            f"version {said} was to be replaced; look at them again",
-        )  # fmt: skip
     return int(said)
+
+
+def check_version(seen: int, shown: SiteRulesShown) -> None:
+    """Raises a 412 problem where the rules have another version than a caller has seen."""
+    if seen not in (0, shown["version"]):
+        why = "were changed meanwhile" if seen < shown["version"] else "are not that far"
+        raise ProblemError(
+            412, f"the rules of {shown['site']} {why}: they have version {shown['version']}, and version {seen} was to "
+            "be replaced; look at them again",
+        )  # fmt: skip
 
 
 def _check_zones(given: Iterable[str], shown: SiteRulesShown, before: RulesDocument) -> None:

@@ -5,6 +5,8 @@ Rules are read in threads: those of a thousand zones take .3 s, and nobody else 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from asyncio import to_thread
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +23,7 @@ from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError
-from services.serve.api.routes.rule_changes import RuleChange, patched, replaced, version_seen
+from services.serve.api.routes.rule_changes import RuleChange, check_version, patched, replaced, version_seen
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
@@ -34,9 +36,11 @@ Zone = Annotated[
 ]
 IfMatch = Annotated[
     str | None,
-    Header(max_length=64, description='`"7"`: a version of the rules; 412 where they are newer. Left out: any.'),
+    Header(max_length=64, description='`"7"`: a version of the rules; 412 where they have another. Left out: any.'),
 ]
 HOUR_MS = 3_600_000
+TAKEN_S = 5.0
+"""A change of rules is taken within it, unless much of the log is still read."""
 EXAMPLE = {"crop": "tomato", "stage": "fruiting", "changes": {"frost": {"limit": 9.0}}}
 EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high": None}}
 
@@ -49,7 +53,7 @@ def rule_routes(state: ApiState) -> APIRouter:
     backend, reach_h = state.backend, reach_steps(state.spec) * STEP_MS / HOUR_MS
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
     outdated: dict[int | str, dict[str, Any]] = {
-        412: {**PREDICT_ANSWERS[404], "description": "The rules are newer than the version in `If-Match`."}
+        412: {**PREDICT_ANSWERS[404], "description": "The rules do not have the version in `If-Match`."}
     }
 
     @routes.get("/rules", response_model=None, responses={**described(RulesAnswer), **problems})
@@ -99,8 +103,11 @@ def rule_routes(state: ApiState) -> APIRouter:
         if_match: str | None,
         change: Callable[[SiteRulesShown, str | None, int], RuleChange],
     ) -> RulesAnswer:
-        shown = await backend.alert_rules(site)
-        document, order = await to_thread(change, shown, zone, version_seen(if_match, shown))
+        seen, until_s = version_seen(if_match), time.monotonic() + TAKEN_S
+        while (shown := await backend.alert_rules(site))["version"] < seen and time.monotonic() < until_s:
+            await asyncio.sleep(0.1)  # a change of a moment ago is on its way through the log
+        check_version(seen, shown)
+        document, order = await to_thread(change, shown, zone, seen)
         try:
             payload = encode_order(order)
         except ValueError as error:
@@ -121,5 +128,5 @@ def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | N
     known = view.sites
     if len(known) != 1:
         listed = ", ".join(known) or "none yet"
-        raise ProblemError(422, f"query.site: name the site; known are {listed}", sites=known)
+        raise view.absent(f"query.site: name the site; known are {listed}", 422, sites=known)
     return known[0], None

@@ -76,6 +76,9 @@ def series_routes(state: ApiState) -> APIRouter:
         if interval % step_s:
             raise ProblemError(422, f"query.interval_s: {interval} is no multiple of the step, {step_s} s")
         begin = since if cursor is None else max(cursor, since)
+        if until - begin > PAGE * interval * 1000:  # else the first pages may be years without a row
+            first_ms = await backend.oldest_ms(key[0])
+            begin = max(begin, min(first_ms - 1, until)) if first_ms else until
         end = begin + PAGE * interval * 1000
         end = until if end >= until else end - end % (interval * 1000)  # the next page has the interval that it cuts
         asked = (*key, names, begin, end, interval * 1000)

@@ -34,7 +34,7 @@ def zone_routes(state: ApiState) -> APIRouter:
     )
     backend = state.backend
 
-    zones_known = {**described(ZonesAnswer), 404: PREDICT_ANSWERS[404]}
+    zones_known = {**described(ZonesAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
 
     @routes.get("/zones", response_model=None, responses=zones_known)
     async def list_zones(zones: Zones = None, site: SiteOfZone = None, authorization: Authorization = None) -> Response:
