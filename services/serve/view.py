@@ -19,11 +19,11 @@ import msgspec
 
 from models.features.report_gaps import silent_after_s
 from services.messages import STILL_READ, LiveEvent, ModelRow, ShownAlerts, ZoneForecast
+from services.messages.sentences import codes_of
 from services.observe.duration import in_words
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 from services.serve.problem_error import ProblemError
-from services.serve.sentences import codes_of
 
 __all__ = ["ReadyForecast", "View", "input_age_s", "usable_for_s"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.serve.sentences import codes_of
+from services.messages.sentences import codes_of
 from tests.browser.driver import Page
 from tests.browser.held import hold, let_go
 from tests.browser.serving import House, opened

@@ -24,13 +24,13 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
 )
+from services.messages.sentences import Codes
 from services.serve.api.answers.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
 from services.serve.api.answers.alert_score_answers import AlertScores
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, Problem, ZoneProblem
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
-from services.serve.sentences import Codes
 
 __all__ = [
     "ChangeSaid",

@@ -13,9 +13,9 @@ from models.paths.scenario_events import chance_of_crossing, dense, hours_outsid
 from models.paths.scenarios import quantile_at
 from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook
+from services.messages.sentences import codes_of
 from services.observe.duration import utc_text
 from services.serve.api.problems import ProblemError
-from services.serve.sentences import codes_of
 
 __all__ = ["Asked", "Event", "answer_of"]
 

@@ -15,8 +15,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from services.messages.sentences import codes_of
 from services.serve.problem_error import ProblemError
-from services.serve.sentences import codes_of
 
 __all__ = ["MEDIA_TYPE", "ProblemError", "encoded", "install", "problem"]
 

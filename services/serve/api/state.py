@@ -15,6 +15,7 @@ from fastapi import Header
 from models.spec import ForecastSpec, Place
 from services.config import SiteSettings
 from services.messages import live_state_actor
+from services.messages.sentences import with_codes
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.client_limits import NO_LIMITS, ClientLimits, Limits
@@ -23,7 +24,6 @@ from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
-from services.serve.sentences import with_codes
 from services.serve.view import View
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
 from services.messages import DECIMALS, F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
+from services.messages.sentences import codes_of
 from services.observe.duration import utc_text
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EARLIEST_MS, HOW_TO_WRITE, LATEST_MS, ChangeIn, RowIn
-from services.serve.sentences import codes_of
 from services.store.rows import SiteStep
 
 __all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]

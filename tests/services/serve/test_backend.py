@@ -11,11 +11,11 @@ import pytest
 
 from services.config import load_settings
 from services.messages import shard_actor
+from services.messages.sentences import codes_of
 from services.runtime.named_actors import NamedActors
 from services.serve.api.problems import ProblemError
 from services.serve.backend import ray_backend, stored_reads
 from services.serve.backend.ray_backend import RayBackend, shard_of
-from services.serve.sentences import codes_of
 from tests.patience import patience_s
 
 

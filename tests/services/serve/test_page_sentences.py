@@ -29,10 +29,10 @@ from services.learn.loop.schedule import Every
 from services.learn.loop.triggers import NewData, Trigger, Triggers
 from services.learn.promotion.shadow_capacity import wait_of
 from services.messages import ModelRow, ShownAlert, ZoneOutlook
+from services.messages.sentences import CODES, codes_of, with_codes
 from services.serve.api.predict_parameters import Event, _said
 from services.serve.components import Figures
 from services.serve.health import awaited, readiness
-from services.serve.sentences import CODES, codes_of, with_codes
 from services.store.rows import UnitFault
 from tests.models.effects.situations import situation
 

@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired, TypedDict
 from msgspec import Meta
 
 from services.messages import ForecastPath
-from services.serve.sentences import Codes
+from services.messages.sentences import Codes
 
 __all__ = ["EventSaid", "ForecastAnswer", "ForecastsAnswer", "Problem", "ScenariosSaid", "ZoneProblem"]
 

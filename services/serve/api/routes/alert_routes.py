@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 
 from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, MuteRule, encode_order, order_topic
 from services.messages import AlertState, ShownAlert
+from services.messages.sentences import with_codes
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_answers import (
     AlertChange,
@@ -25,7 +26,6 @@ from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
-from services.serve.sentences import with_codes
 from services.serve.view import View
 
 __all__ = ["alert_routes"]

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
+from services.messages.sentences import codes_of
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
 from services.serve.api.answer_types import (
     DeadLettersAnswer,
@@ -25,7 +26,6 @@ from services.serve.api.state import ApiState, Authorization
 from services.serve.components import ApiFigures, told_by
 from services.serve.health import summarise_errors
 from services.serve.model_pointer import PointerAnswer
-from services.serve.sentences import codes_of
 
 __all__ = ["operate_routes"]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from edge.wire.vocabulary import VOCABULARY
+from services.messages.sentences import codes_of
 from services.serve.api.answer_types import HistoryAnswer, SiteShown, ZoneNow, ZonesAnswer, described
 from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.parameters import keyed_route
@@ -14,7 +15,6 @@ from services.serve.api.problems import ProblemError, encoded
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
-from services.serve.sentences import codes_of
 from services.serve.view import View
 
 __all__ = ["zone_routes"]

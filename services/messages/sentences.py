@@ -16,7 +16,8 @@ from typing import Annotated, TypedDict, cast
 
 from msgspec import Meta
 
-from services.messages import STILL_READ, ShownAlert
+from services.messages.alert_messages import ShownAlert
+from services.messages.forecast_messages import STILL_READ
 
 __all__ = ["CODES", "CodedSentence", "Codes", "codes_of", "with_codes"]
 
