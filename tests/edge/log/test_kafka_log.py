@@ -191,6 +191,24 @@ def test_a_failed_append_ends_however_much_others_have_appended_meanwhile(
 
 
 @pytest.mark.kafka
+def test_a_failed_append_ends_where_records_behind_it_are_gone(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a gateway was cut off for longer than the topic keeps records."""
+    log.append(batch())
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_send", interrupted(log, arrived=0))
+        with pytest.raises(LogError, match="answer was lost"):
+            log.append(batch())
+    other = KafkaLog(log.address, 2)
+    other.append([NewRecord(site, "samples", 2000, b"other") for site in SITES])
+    for partition in range(2):
+        other.truncate(partition, other.end_offset(partition))
+    other.close()
+    places = log.append(batch())
+    found = [log.read(partition, offset, 1)[0].payload for partition, offset in places]
+    assert found == [b"%d" % n for n in range(8)]
+
+
+@pytest.mark.kafka
 def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[int], KafkaLog]) -> None:
     """No other server has it: where the machine of this one loses its power, what was acknowledged is still there."""
     log = make(1)
