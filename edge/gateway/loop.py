@@ -164,6 +164,7 @@ class Gateway:
             relayed=self._builder.relayed,
             other_topics=self._builder.other_topics,
             retained=self._builder.retained,
+            removed=self._source.removed if self._source else 0,
             records=self._records,
             queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
