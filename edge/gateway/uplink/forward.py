@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from edge.log.contract import Log, LogError, LogReplacedError, LogTruncatedError, NewRecord, Origin, Record
 from edge.log.sqlite import SqliteLog
 from edge.timing import Backoff, Periodic
+from edge.wire.envelope import is_envelope
 
 __all__ = ["LogTarget", "Target", "Uplink", "Waiting"]
 
@@ -29,6 +30,8 @@ _BATCH_BYTES = 128 * 1024
 """Kafka's client gives a request five seconds: what a line of a quarter of a megabit carries in that time."""
 _TRIM_RECORDS = 5000
 _TRIM_S = 1.0
+_CAME_BACK_S = 60.0
+"""So long nothing is sent after a record came back: somebody has to correct the address."""
 _POLL_S = 0.05
 
 
@@ -120,12 +123,26 @@ class Uplink:
         self._taken: deque[_Taken] = deque()
         self._turns = deque(self._next)
         self._batch: _Batch | None = None
+        self._came_back_s = float("-inf")
+
+    def is_own(self, topic: str) -> bool:
+        """Whether a message has a record of the buffer: it then came back to the broker that the gateway reads, and
+        appended to the buffer it would be sent for ever. Nothing is lost with it: while that is so, nothing more is
+        sent, and what was sent stays in the buffer. Any thread may ask.
+        """
+        is_own = is_envelope(topic) and topic.split("/")[4].partition(".")[0] == self._buffer.id
+        if is_own:
+            self._came_back_s = self._clock_s()
+        return is_own
 
     def step(self) -> bool:
         """Carry one batch; False when nothing is left. After a ``LogError`` it goes on where nothing can be missing."""
         if self._batch is None:  # else the target may have a part of it: only the same batch completes that
             self._batch = self._fill()
         try:
+            if self._clock_s() < self._came_back_s + _CAME_BACK_S:
+                raise LogError("records come back from where uplink.to leads: it, or a bridge, must not lead to the "
+                               "broker that this gateway reads")  # fmt: skip
             if self._batch is None:
                 if self._next != self._safe:
                     self._target.check()
