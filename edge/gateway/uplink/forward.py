@@ -120,6 +120,7 @@ class Uplink:
         self._after_send = after_send
         self._next = {partition: buffer.begin_offset(partition) for partition in range(buffer.partitions)}
         self._begin, self._safe = dict(self._next), dict(self._next)  # begin <= safe <= next
+        self._safe_at_loss: dict[int, int] = {}
         self._taken: deque[_Taken] = deque()
         self._turns = deque(self._next)
         self._batch: _Batch | None = None
@@ -137,21 +138,27 @@ class Uplink:
 
     def step(self) -> bool:
         """Carry one batch; False when nothing is left. After a ``LogError`` it goes on where nothing can be missing."""
+        if self._clock_s() < self._came_back_s + _CAME_BACK_S:
+            self._go_back()
+            raise LogError(
+                "records come back from where uplink.to leads: it, or a bridge, must not lead to the broker that this "
+                "gateway reads"
+            )
         if self._batch is None:  # else the target may have a part of it: only the same batch completes that
             self._batch = self._fill()
         try:
-            if self._clock_s() < self._came_back_s + _CAME_BACK_S:
-                raise LogError("records come back from where uplink.to leads: it, or a bridge, must not lead to the "
-                               "broker that this gateway reads")  # fmt: skip
             if self._batch is None:
                 if self._next != self._safe:
                     self._target.check()
                 return False
             self._target.send(self._batch.records)
-        except LogError:
-            if self._target.tail_s > 0:
-                self._next, self._batch = dict(self._safe), None
-                self._taken.clear()  # it may lose what is sent again, too
+        except LogError as error:
+            if self._go_back():
+                raise LogError(
+                    f"{error}. No connection lasts for {self._target.tail_s:g} s, so the same records are sent again "
+                    "and again. What to do: mend the line, or let the broker save its queues more often (Mosquitto: "
+                    "autosave_interval), and set uplink.tail_s to a little more"
+                ) from error
             raise
         partition, end, records = self._batch
         if self._after_send is not None:
@@ -162,6 +169,17 @@ class Uplink:
         if sum(self._next.values()) - sum(self._begin.values()) >= _TRIM_RECORDS:
             self.trim()
         return True
+
+    def _go_back(self) -> bool:
+        """Go back to what the target cannot have lost; whether that is no further than at the loss before."""
+        if self._target.tail_s == 0:
+            return False
+        again, before = self._next != self._safe, self._safe_at_loss
+        self._next, self._batch = dict(self._safe), None
+        self._taken.clear()  # it may lose what is sent again, too
+        if again:
+            self._safe_at_loss = dict(self._safe)
+        return again and self._safe == before
 
     def trim(self) -> None:
         """Truncate what the target cannot lose any more; raises ``LogError`` if the disk refuses."""
