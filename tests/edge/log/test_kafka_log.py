@@ -332,6 +332,27 @@ def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLo
 
 
 @pytest.mark.kafka
+def test_a_topic_whose_facts_are_gone_keeps_its_partitions(log: KafkaLog) -> None:
+    """Nothing else says how many its sites were spread over: opened with fewer, they would go to others."""
+    meta = {"num_partitions": 1, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+    delete_topics(log.address.servers[0], [f"{log.address.topic}.meta"])
+    admin = KafkaAdminClient(bootstrap_servers=list(log.address.servers))
+    until(lambda: made(admin, f"{log.address.topic}.meta", meta))
+    admin.close()
+    with pytest.raises(LogFormatError, match="has 2 partitions and cannot be opened with 1"):
+        KafkaLog(log.address, 1)
+    KafkaLog(log.address, 2).close()
+
+
+def made(admin: KafkaAdminClient, topic: str, options: dict[str, Any]) -> bool:
+    """Whether it could be made: its name may still be taken for a moment."""
+    with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):
+        admin.create_topics({topic: options}, wait_for_metadata=True)
+        return True
+    return False
+
+
+@pytest.mark.kafka
 def test_who_only_appends_sees_that_the_topic_was_made_anew(
     make: Callable[[int], KafkaLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
