@@ -192,7 +192,8 @@ def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any
     if found.get("partitions") != expected["partitions"] and found.get("format") == expected["format"]:
         raise LogFormatError(
             f"{address} was created with {found.get('partitions')} partitions"
-            f" and cannot be opened with {expected['partitions']}"
+            f" and cannot be opened with {expected['partitions']}: set log.partitions, or uplink.partitions of an"
+            f" uplink into it, to {found.get('partitions')}"
         )
     if found != expected:
         raise LogFormatError(f"{address} has {found}; this version reads {expected}")

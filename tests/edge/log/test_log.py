@@ -59,7 +59,10 @@ def test_a_reopened_log_goes_on(tmp_path: Path) -> None:
 def test_another_partition_count_is_refused(tmp_path: Path) -> None:
     """The error names the file, what it was created with and what was asked for."""
     SqliteLog(tmp_path / "log.sqlite", 4).close()
-    with pytest.raises(LogFormatError, match=r"log\.sqlite was created with 4 partitions and cannot be opened with 8"):
+    with pytest.raises(
+        LogFormatError,
+        match=r"log\.sqlite was created with 4 partitions and cannot be opened with 8: set log.partitions to 4",
+    ):
         SqliteLog(tmp_path / "log.sqlite", 8)
 
 
