@@ -148,6 +148,11 @@ class UplinkSettings(Section):
     tls_cert_file: Path | None = Field(None, description=_CERTIFICATE)
     tls_key_file: Path | None = Field(None, description="The key of that certificate, not encrypted.")
     partitions: int = Field(4, ge=1, le=1024, description="Partitions of the central log, for Kafka.")
+    tail_s: int = Field(
+        60, ge=1, le=3600,
+        description="How long what a central MQTT broker acknowledged stays in the buffer, to be sent again after a "
+        "lost connection: longer than the broker takes to save its queues.",
+    )  # fmt: skip
 
     _certificate_and_key = model_validator(mode="after")(_with_tls)
 

@@ -186,7 +186,7 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
     read_secret(to.password_file, "uplink.password_file")  # one that is not there stops the start
     target = open_target(
         to.to, log.id, username=to.username, password_file=to.password_file, tls=tls, mechanism=to.mechanism,
-        partitions=to.partitions,
+        partitions=to.partitions, tail_s=to.tail_s,
     )  # fmt: skip
     return Uplink(log, target)
 

@@ -35,7 +35,8 @@ OnMessage = Callable[[Message, Callable[[Sequence[_Place]], None], _Place], None
 
 class KafkaSource:
     """Reads ``address.topic`` from what its group committed, else from its beginning, in a thread of its own. One that
-    was deleted and made anew meanwhile is read from its beginning.
+    was deleted and made anew meanwhile is read from its beginning. ``removed`` counts the records that Kafka removed
+    before they were read, as it does after its retention.
 
     ``on_message`` gets a message, what to call when it is durable, and with what; one call may do so for many, in their
     order. It must not block. At most ``max_waiting`` messages wait for that call.
@@ -43,11 +44,13 @@ class KafkaSource:
 
     def __init__(self, address: KafkaAddress, on_message: OnMessage, max_waiting: int) -> None:
         self.last_error = ""
+        self.removed = 0
         self._address = address
         self._on_message = on_message
         self._max_waiting = max_waiting
         self._lock = threading.Lock()
         self._waiting = 0
+        self._next: dict[TopicPartition, int] = {}
         self._durable: dict[TopicPartition, int] = {}
         self._topic_id = ""
         self._topics = 0  # how often it was made anew
@@ -82,7 +85,7 @@ class KafkaSource:
         """
         consumer = KafkaConsumer(
             **self._address.options(), group_id=self._address.group, enable_auto_commit=False,
-            auto_offset_reset="earliest", allow_auto_create_topics=False, metadata_max_age_ms=round(LOOK_S * 1000),
+            auto_offset_reset="none", allow_auto_create_topics=False, metadata_max_age_ms=round(LOOK_S * 1000),
         )  # fmt: skip
         try:
             partitions = consumer.partitions_for_topic(self._address.topic)
@@ -93,7 +96,7 @@ class KafkaSource:
             if self._is_another(consumer):
                 _logger.warning("%s was deleted and made anew: it is read from its beginning", self._address)
                 self._begin_anew(places)
-                consumer.seek_to_beginning(*places)
+            self._seek(consumer, places)
             self._topic_id = topic_id(consumer, self._address.topic) or self._topic_id
             committed: dict[TopicPartition, int] = {}
             commit = Periodic(_COMMIT_S, time.monotonic())
@@ -116,10 +119,29 @@ class KafkaSource:
         return is_another(consumer, self._address.topic, self._topic_id)
 
     def _begin_anew(self, places: Sequence[TopicPartition]) -> None:
+        self._next = dict.fromkeys(places, 0)
         with self._lock:
             self._topics += 1
             # It is committed, too: what stands there may be of the topic of before.
             self._durable = dict.fromkeys(places, 0)
+
+    def _seek(self, consumer: KafkaConsumer, places: Sequence[TopicPartition]) -> None:
+        """Go on behind what was handed over, else at what the group committed, else at the beginning."""
+        begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
+        for place in places:
+            begin, at = begins[place], self._next.get(place)
+            if at is None:
+                at = consumer.committed(place, timeout_ms=round(self._address.timeout_s * 1000))
+            if at is not None and at < begin:
+                self.removed += begin - at
+                _logger.warning(
+                    "%s: Kafka removed %d records of partition %d before they were read. What to do: give the topic a "
+                    "longer retention than the gateway may ever be away", self._address, begin - at, place.partition,
+                )  # fmt: skip
+                with self._lock:  # else the next start tells it again
+                    self._durable[place] = max(begin, self._durable.get(place, 0))
+            self._next[place] = at if at is not None and begin <= at <= ends[place] else begin
+            consumer.seek(place, self._next[place])
 
     def _hand_over(self, consumer: KafkaConsumer) -> None:
         found = consumer.poll(_POLL_MS, max_records=_POLL_RECORDS)
@@ -133,7 +155,8 @@ class KafkaSource:
             for record in records:
                 topic = (record.key or b"?").decode(errors="replace")
                 message = Message(topic, record.value or b"")
-                self._on_message(message, self._are_durable, (place, record.offset + 1, self._topics))
+                self._next[place] = record.offset + 1
+                self._on_message(message, self._are_durable, (place, self._next[place], self._topics))
 
     def _are_durable(self, places: Sequence[_Place]) -> None:
         with self._lock:

@@ -164,6 +164,7 @@ class Gateway:
             relayed=self._builder.relayed,
             other_topics=self._builder.other_topics,
             retained=self._builder.retained,
+            removed=self._source.removed if self._source else 0,
             records=self._records,
             queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
@@ -221,7 +222,10 @@ class Gateway:
                 batch = self._inbox.take(_IDLE_S)
                 if not batch and self._stopping.is_set():
                     return
-                records = self._builder.take([incoming.message for incoming in batch])
+                uplink, messages = self._uplink, [incoming.message for incoming in batch]
+                if uplink is not None:
+                    messages = [message for message in messages if not uplink.is_own(message.topic)]
+                records = self._builder.take(messages)
                 self._answer(self._builder.answers())
                 if records and not self._append(records):
                     return

@@ -262,7 +262,10 @@ class SqliteLog:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.close()
-            raise LogBusyError(f"another process appends to {self.path}; only one may") from error
+            raise LogBusyError(
+                f"another process appends to {self.path}; only one may: stop it, or this one (`hothouse up` has a "
+                "gateway of its own)"
+            ) from error
         try:
             # Only now: until we have the lock, an import by another process may append.
             found = fetch(db, "SELECT site, receive_ms, records, sampled FROM sites") if not needs_migration(db) else []

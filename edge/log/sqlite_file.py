@@ -118,7 +118,8 @@ def check_format(db: sqlite3.Connection, path: Path, partitions: int) -> str:
         raise LogFormatError(f"{path} has {found}; this version reads format {_FORMAT}, hash {_HASH}")
     if int(meta["partitions"]) != partitions:
         raise LogFormatError(
-            f"{path} was created with {meta['partitions']} partitions and cannot be opened with {partitions}"
+            f"{path} was created with {meta['partitions']} partitions and cannot be opened with {partitions}: set "
+            f"log.partitions to {meta['partitions']}"
         )
     return str(meta["id"])
 

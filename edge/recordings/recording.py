@@ -83,9 +83,10 @@ def load_recording(
         others = sorted(
             path.name for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".toml"
         )
+        inside = sorted(path for path in folder.iterdir() if path.is_dir() and any(map(file_kind, path.glob("*"))))
+        hint = f"; name {inside[0]}" if inside else f"; of {others[0]}: {SAVE_AS_CSV}" if others else ""
         raise RecordingError(
-            f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet"
-            + (f"; of {others[0]}: {SAVE_AS_CSV}" if others else "")
+            f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet{hint}"
         )
     files, left_out = _read_all(paths, said, zone_info, progress)
     if latitude is not None:

@@ -46,6 +46,13 @@ class GatewayStatus(TypedDict):
             "Samples without a time of their own that the broker had kept and sent again, left out.",
         ),
     ]
+    removed: Annotated[
+        int,
+        counter(
+            "hothouse_gateway_removed_total",
+            "Records of kafka.direct_topic that Kafka removed before they were read.",
+        ),
+    ]
     answered: Annotated[
         int, counter("hothouse_gateway_answered_total", "Answers of decoders that went out to devices.")
     ]

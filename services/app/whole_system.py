@@ -35,7 +35,7 @@ from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
 from services.installation import refuse_an_emptied_storage, remember_installation
-from services.log import open_settings_log
+from services.log import open_settings_log, warn_of_unread_log
 from services.messages import RuntimeFigures
 from services.moved_folder import bring_along
 from services.observe.logs import log_to_file
@@ -236,6 +236,7 @@ class System:
         settings.logs_dir.mkdir(exist_ok=True)
         logs = settings.logs
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
+        warn_of_unread_log(settings)
         bring_over(settings.storage_folder, storage)
         bring_along(settings, storage)
 

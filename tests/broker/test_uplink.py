@@ -32,6 +32,7 @@ from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_brok
 from tests.ci.record import balance
 from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s
+from tests.running import running_gateway
 
 pytestmark = pytest.mark.broker
 
@@ -146,6 +147,21 @@ def test_a_broker_without_a_central_gateway_takes_nothing(tmp_path: Path) -> Non
             Uplink(buffer, target).step()
         target.close()
     assert buffer.usage().records == RECORDS * 6 // 5
+    buffer.close()
+
+
+def test_records_that_come_back_are_not_sent_for_ever(tmp_path: Path) -> None:
+    """As where uplink.to is the gateway's own broker by another name: the uplink says so and keeps all."""
+    filled(tmp_path / "buffer.sqlite")
+    buffer = SqliteLog(tmp_path / "buffer.sqlite")
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        uplink = Uplink(buffer, MqttTarget(broker.address, "test-uplink", patience_s(60)))
+        gateway = Gateway(GatewayOptions(broker=broker.address), buffer, WallClock(), uplink)
+        with running_gateway(gateway):
+            until(lambda: failing(gateway, "records come back from where uplink.to leads"))
+            assert gateway.status()["relayed"] == 0
+    kept = [record for p in range(buffer.partitions) for record in buffer.read(p, 0, 10_000)]
+    assert len(without_ticks(kept)) == RECORDS + PLANS
     buffer.close()
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from edge.log.contract import Log, LogError, LogReplacedError, LogTruncatedError, NewRecord, Origin, Record
 from edge.log.sqlite import SqliteLog
 from edge.timing import Backoff, Periodic
+from edge.wire.envelope import is_envelope
 
 __all__ = ["LogTarget", "Target", "Uplink", "Waiting"]
 
@@ -29,6 +30,8 @@ _BATCH_BYTES = 128 * 1024
 """Kafka's client gives a request five seconds: what a line of a quarter of a megabit carries in that time."""
 _TRIM_RECORDS = 5000
 _TRIM_S = 1.0
+_CAME_BACK_S = 60.0
+"""So long nothing is sent after a record came back: somebody has to correct the address."""
 _POLL_S = 0.05
 
 
@@ -117,12 +120,30 @@ class Uplink:
         self._after_send = after_send
         self._next = {partition: buffer.begin_offset(partition) for partition in range(buffer.partitions)}
         self._begin, self._safe = dict(self._next), dict(self._next)  # begin <= safe <= next
+        self._safe_at_loss: dict[int, int] = {}
         self._taken: deque[_Taken] = deque()
         self._turns = deque(self._next)
         self._batch: _Batch | None = None
+        self._came_back_s = float("-inf")
+
+    def is_own(self, topic: str) -> bool:
+        """Whether a message has a record of the buffer: it then came back to the broker that the gateway reads, and
+        appended to the buffer it would be sent for ever. Nothing is lost with it: while that is so, nothing more is
+        sent, and what was sent stays in the buffer. Any thread may ask.
+        """
+        is_own = is_envelope(topic) and topic.split("/")[4].partition(".")[0] == self._buffer.id
+        if is_own:
+            self._came_back_s = self._clock_s()
+        return is_own
 
     def step(self) -> bool:
         """Carry one batch; False when nothing is left. After a ``LogError`` it goes on where nothing can be missing."""
+        if self._clock_s() < self._came_back_s + _CAME_BACK_S:
+            self._go_back()
+            raise LogError(
+                "records come back from where uplink.to leads: it, or a bridge, must not lead to the broker that this "
+                "gateway reads"
+            )
         if self._batch is None:  # else the target may have a part of it: only the same batch completes that
             self._batch = self._fill()
         try:
@@ -131,10 +152,13 @@ class Uplink:
                     self._target.check()
                 return False
             self._target.send(self._batch.records)
-        except LogError:
-            if self._target.tail_s > 0:
-                self._next, self._batch = dict(self._safe), None
-                self._taken.clear()  # it may lose what is sent again, too
+        except LogError as error:
+            if self._go_back():
+                raise LogError(
+                    f"{error}. No connection lasts for {self._target.tail_s:g} s, so the same records are sent again "
+                    "and again. What to do: mend the line, or let the broker save its queues more often (Mosquitto: "
+                    "autosave_interval), and set uplink.tail_s to a little more"
+                ) from error
             raise
         partition, end, records = self._batch
         if self._after_send is not None:
@@ -145,6 +169,17 @@ class Uplink:
         if sum(self._next.values()) - sum(self._begin.values()) >= _TRIM_RECORDS:
             self.trim()
         return True
+
+    def _go_back(self) -> bool:
+        """Go back to what the target cannot have lost; whether that is no further than at the loss before."""
+        if self._target.tail_s == 0:
+            return False
+        again, before = self._next != self._safe, self._safe_at_loss
+        self._next, self._batch = dict(self._safe), None
+        self._taken.clear()  # it may lose what is sent again, too
+        if again:
+            self._safe_at_loss = dict(self._safe)
+        return again and self._safe == before
 
     def trim(self) -> None:
         """Truncate what the target cannot lose any more; raises ``LogError`` if the disk refuses."""

@@ -35,9 +35,8 @@ class MqttTarget:
     ``timeout_s`` bounds connecting, and how long the broker may acknowledge nothing.
     """
 
-    tail_s = 60.0
-
-    def __init__(self, address: MqttAddress, client_id: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: MqttAddress, client_id: str, timeout_s: float = 10.0, tail_s: float = 60.0) -> None:
+        self.tail_s = tail_s
         self._address, self._client_id, self._timeout_s = address, client_id, timeout_s
         self._where = f"the central broker at {address.host}:{address.port}"
         self._client: paho.Client | None = None

@@ -34,14 +34,14 @@ def mqtt_address(
 
 def open_target(
     url: str, buffer_id: str, *, username: str = "", password_file: Path | None = None, tls: TlsFiles | None = None,
-    mechanism: str = "SCRAM-SHA-512", partitions: int = 4,
+    mechanism: str = "SCRAM-SHA-512", partitions: int = 4, tail_s: float = 60.0,
 ) -> Target:  # fmt: skip
     """The target at ``url``; nothing is connected yet. ``mechanism`` and ``partitions`` (of the central log) are
-    Kafka's. Raises ``ValueError`` for what is no address.
+    Kafka's, ``tail_s`` is a broker's. Raises ``ValueError`` for what is no address.
     """
     if not is_kafka(url):
         central = mqtt_address(url, username=username, password_file=password_file, tls=tls)
-        return MqttTarget(central, f"hothouse-uplink-{buffer_id}")
+        return MqttTarget(central, f"hothouse-uplink-{buffer_id}", tail_s=tail_s)
     from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client
 
     kafka_address(url)  # a wrong address is refused now, not when the log is opened

@@ -205,7 +205,9 @@ class KafkaLog:
         for partition in attempt.since:
             place, timeout_s = self._place(partition), self.address.timeout_s
             end = settled_end(self._clients.scout, place, timeout_s)
-            for records, after in read_pieces(self._clients.scout, place, attempt.since[partition], end, timeout_s):
+            # What retention has removed meanwhile cannot be searched: if some of ours was there, it is sent again.
+            start = max(attempt.since[partition], self.begin_offset(partition))
+            for records, after in read_pieces(self._clients.scout, place, start, end, timeout_s):
                 for record in records:
                     header = decode_header(record)
                     if header is not None and header.batch == attempt.name:

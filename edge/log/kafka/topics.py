@@ -99,18 +99,20 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     expected = {**_FORMAT, "partitions": partitions}
     text = facts.read(consumer).get("format")
     found = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
-    if found in (None, {**expected, "format": _MIGRATED}):
-        _write(address, facts, {"format": msgspec.json.encode(expected)})
-    else:
+    is_to_write = found in (None, {**expected, "format": _MIGRATED})
+    if found is not None and not is_to_write:
         _check(address, found, expected)
     deadline_s = time.monotonic() + address.timeout_s
     while not (found_partitions := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
         time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
     number = len(found_partitions or ())
-    if number < partitions:
+    # Without that fact the topic alone says over how many partitions its sites are spread.
+    if number < partitions or (found is None and number > partitions):
         raise LogFormatError(
             f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
         )
+    if is_to_write:
+        _write(address, facts, {"format": msgspec.json.encode(expected)})
     if number > partitions:  # Kafka takes none away again
         _logger.warning(
             "the topic %s has %d partitions, and the log was made with %d: the others stay empty",
@@ -190,7 +192,8 @@ def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any
     if found.get("partitions") != expected["partitions"] and found.get("format") == expected["format"]:
         raise LogFormatError(
             f"{address} was created with {found.get('partitions')} partitions"
-            f" and cannot be opened with {expected['partitions']}"
+            f" and cannot be opened with {expected['partitions']}: set log.partitions, or uplink.partitions of an"
+            f" uplink into it, to {found.get('partitions')}"
         )
     if found != expected:
         raise LogFormatError(f"{address} has {found}; this version reads {expected}")

@@ -87,7 +87,10 @@ class Link:
         try:
             open_connection(self._client, self._address, keepalive_s=_KEEPALIVE_S)
         except (OSError, ValueError) as error:
-            raise LinkError(f"the broker at {where} cannot be reached: {error}") from error
+            raise LinkError(
+                f"the broker at {where} cannot be reached: {error}. What to do: start it (`hothouse up` starts one), "
+                "or name another by --host and --port"
+            ) from error
         settled = self._settled.wait(_CONNECT_TIMEOUT_S)
         if settled and self.is_alive:
             return

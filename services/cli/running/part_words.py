@@ -56,6 +56,7 @@ def _gateway(figures: Figures) -> Iterator[str]:
     counts = [
         _count(figures.get("refused"), "refused"), _count(figures.get("other_topics"), "on topics that nobody reads"),
         _count(figures.get("retained"), "kept by the broker, left out"),
+        _count(figures.get("removed"), "removed by Kafka unread"),
         _count(figures.get("dropped_qos0"), "lost (QoS 0)"),
     ]  # fmt: skip
     messages, samples = figures.get("messages", 0), figures.get("samples", 0)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
 from edge.clock import WallClock
@@ -123,6 +123,33 @@ def test_direct_records_are_checked_stamped_and_taken_once(log: KafkaLog) -> Non
     assert samples(log) == [("demo", n) for n in (1, 2, 3, 4)] + [("other", 9)]
     assert refusals(log) == [("malformed", b"{"), ("unknown_topic", b"lost")]
     assert all(began_ms <= r.receive_ms <= time.time_ns() // 1_000_000 for r in records(log))
+
+
+def test_records_that_kafka_removed_unread_are_counted_once(log: KafkaLog, caplog: pytest.LogCaptureFixture) -> None:
+    """As by the topic's retention while the gateway was away. The start after that says nothing more of them."""
+    where, place = sample_topic("demo", "z1", "climate"), TopicPartition(direct(log), 0)
+
+    def write(*seqs: int) -> None:
+        with producing(log) as producer:
+            for seq in seqs:
+                producer.send(direct(log), encode_message([sample(seq)]), key=where.encode(), partition=0)
+
+    write(1)
+    with running(log):
+        wait_until(lambda: ("demo", 1) in samples(log))
+    write(2, 3, 4)
+    admin = KafkaAdminClient(bootstrap_servers=list(log.address.servers))
+    admin.delete_records({place: 3})
+    admin.close()
+    with running(log) as gateway:
+        wait_until(lambda: ("demo", 4) in samples(log))
+        assert gateway.status()["removed"] == 2
+    assert "Kafka removed 2 records of partition 0 before they were read" in caplog.text
+    with running(log) as gateway:
+        write(5)
+        wait_until(lambda: ("demo", 5) in samples(log))
+        assert gateway.status()["removed"] == 0
+    assert samples(log) == [("demo", seq) for seq in (1, 4, 5)]
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning(log: KafkaLog) -> None:

@@ -24,7 +24,8 @@ class Consumer:
     def __init__(self, polls: Iterator[Any], topic_id: str = "") -> None:
         self._polls = polls
         self.partitions, self.assigned = {0}, list[Any]()
-        self.topic_id, self.committed, self.begins = topic_id, list[dict[Any, int]](), False
+        self.begin = 0
+        self.topic_id, self.commits, self.seeks = topic_id, list[dict[Any, int]](), list[int]()
         self._cluster = SimpleNamespace(topic_id=lambda topic: self.topic_id, request_update=lambda: None)
         self._manager = SimpleNamespace(wait_for=None)
         self._net = SimpleNamespace(run=lambda *_: None)
@@ -42,10 +43,19 @@ class Consumer:
         return found or {}
 
     def commit(self, offsets: dict[Any, Any], timeout_ms: int) -> None:
-        self.committed.append({place.partition: found.offset for place, found in offsets.items()})
+        self.commits.append({place.partition: found.offset for place, found in offsets.items()})
 
-    def seek_to_beginning(self, *places: Any) -> None:
-        self.begins = True
+    def committed(self, place: Any, timeout_ms: int) -> int | None:
+        return None
+
+    def beginning_offsets(self, places: list[Any]) -> dict[Any, int]:
+        return dict.fromkeys(places, self.begin)
+
+    def end_offsets(self, places: list[Any]) -> dict[Any, int]:
+        return dict.fromkeys(places, 100)
+
+    def seek(self, place: Any, offset: int) -> None:
+        self.seeks.append(offset)
 
     def close(self, **_: Any) -> None: ...
 
@@ -142,5 +152,37 @@ def test_what_was_read_of_the_topic_of_before_is_not_committed_of_the_one_made_a
     assert over.wait(patience_s(10))
     source.close()
     assert [at[1] for _, at in taken] == [41, 42, 1]
-    assert [one.begins for one in made] == [False, True]
-    assert [one.committed for one in made] == [[], [{0: 0}, {0: 1}]]
+    assert [one.seeks for one in made] == [[0], [0]]
+    assert [one.commits for one in made] == [[], [{0: 0}, {0: 1}]]
+
+
+def test_records_that_are_removed_while_it_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it reads slower than the topic's retention goes on. What was handed over does not come again."""
+    place = TopicPartition("direct", 0)
+    made: list[Consumer] = []
+    taken: list[int] = []
+    over = threading.Event()
+
+    def polls(number: int) -> Iterator[Any]:
+        if number == 0:
+            yield {place: [SimpleNamespace(key=b"k", value=b"v", offset=offset) for offset in (0, 1)]}
+            yield kafka_errors.OffsetOutOfRangeError({place: 2})
+        source._stop.set()
+        over.set()
+        yield None
+
+    def consumer(**_: Any) -> Consumer:
+        made.append(Consumer(polls(len(made))))
+        made[-1].begin = 10 if len(made) > 1 else 0
+        return made[-1]
+
+    monkeypatch.setattr(kafka_source, "KafkaConsumer", consumer)
+    source = KafkaSource(
+        KafkaAddress(servers=("nowhere:9092",), topic="direct"), lambda _, done, at: taken.append(at[1]), 10
+    )
+    source.start()
+    assert over.wait(patience_s(10))
+    source.close()
+    assert (taken, source.removed) == ([1, 2], 8)
+    assert [one.seeks for one in made] == [[0], [10]]
+    assert made[-1].commits == [{0: 10}]

@@ -232,6 +232,29 @@ def test_what_was_sent_again_may_be_lost_again(buffer: SqliteLog) -> None:
     assert buffer.begin_offset(PARTITION) == 2
 
 
+def test_connections_that_are_too_short_for_anything_to_be_safe_are_told(buffer: SqliteLog) -> None:
+    """The same records are then sent again and again; once something was safe, a loss is one as any other."""
+    now_s = 0.0
+    target = Target(tail_s=60.0)
+    uplink = Uplink(buffer, target, clock_s=lambda: now_s)
+
+    def loss(after_s: float) -> str:
+        nonlocal now_s
+        drain(uplink)
+        now_s += after_s
+        uplink.trim()
+        target.losses = 1
+        fill(buffer, range(1))
+        uplink.step()
+        with pytest.raises(LogError) as caught:
+            uplink.step()
+        return str(caught.value)
+
+    fill(buffer, range(4))
+    told = [loss(after_s) for after_s in (50, 50, 70, 50, 50)]
+    assert ["sent again and again" in words for words in told] == [False, True, False, True, True]
+
+
 def test_a_lost_connection_is_noticed_when_nothing_is_to_be_sent(buffer: SqliteLog) -> None:
     """An idle uplink asks the target as long as it may lose something, and then sends it again; later it need not."""
     now_s = [0.0]

@@ -191,6 +191,24 @@ def test_a_failed_append_ends_however_much_others_have_appended_meanwhile(
 
 
 @pytest.mark.kafka
+def test_a_failed_append_ends_where_records_behind_it_are_gone(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a gateway was cut off for longer than the topic keeps records."""
+    log.append(batch())
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_send", interrupted(log, arrived=0))
+        with pytest.raises(LogError, match="answer was lost"):
+            log.append(batch())
+    other = KafkaLog(log.address, 2)
+    other.append([NewRecord(site, "samples", 2000, b"other") for site in SITES])
+    for partition in range(2):
+        other.truncate(partition, other.end_offset(partition))
+    other.close()
+    places = log.append(batch())
+    found = [log.read(partition, offset, 1)[0].payload for partition, offset in places]
+    assert found == [b"%d" % n for n in range(8)]
+
+
+@pytest.mark.kafka
 def test_the_only_copy_is_on_its_disk_before_it_is_acknowledged(make: Callable[[int], KafkaLog]) -> None:
     """No other server has it: where the machine of this one loses its power, what was acknowledged is still there."""
     log = make(1)
@@ -303,7 +321,7 @@ def test_a_batch_that_unpacks_to_more_than_a_record_may_be_is_refused(log: Kafka
 @pytest.mark.kafka
 def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLog) -> None:
     """Offsets would mean something else: the log is not opened."""
-    with pytest.raises(LogFormatError, match="created with 2 partitions"):
+    with pytest.raises(LogFormatError, match=r"created with 2 partitions and cannot .* log.partitions, .* to 2"):
         KafkaLog(log.address, 3)
     foreign = KafkaAddress(servers=log.address.servers, topic=f"{log.address.topic}.meta")  # has no facts beside it
     with pytest.raises(LogFormatError, match="is not a Hothouse log"):
@@ -311,6 +329,27 @@ def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLo
     admin = KafkaAdminClient(**log.address.options())
     assert f"{foreign.topic}.meta" not in admin.list_topics()
     admin.close()
+
+
+@pytest.mark.kafka
+def test_a_topic_whose_facts_are_gone_keeps_its_partitions(log: KafkaLog) -> None:
+    """Nothing else says how many its sites were spread over: opened with fewer, they would go to others."""
+    meta = {"num_partitions": 1, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+    delete_topics(log.address.servers[0], [f"{log.address.topic}.meta"])
+    admin = KafkaAdminClient(bootstrap_servers=list(log.address.servers))
+    until(lambda: made(admin, f"{log.address.topic}.meta", meta))
+    admin.close()
+    with pytest.raises(LogFormatError, match="has 2 partitions and cannot be opened with 1"):
+        KafkaLog(log.address, 1)
+    KafkaLog(log.address, 2).close()
+
+
+def made(admin: KafkaAdminClient, topic: str, options: dict[str, Any]) -> bool:
+    """Whether it could be made: its name may still be taken for a moment."""
+    with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):
+        admin.create_topics({topic: options}, wait_for_metadata=True)
+        return True
+    return False
 
 
 @pytest.mark.kafka

@@ -295,3 +295,12 @@ def test_reading_tells_how_far_it_is(tmp_path: Path) -> None:
     done = [bytes_read for bytes_read, _ in told]
     assert done == sorted(done)
     assert 0 == done[0] < done[5] < len(text) < done[-1] <= total
+
+
+def test_a_folder_of_recordings_names_one_of_them(tmp_path: Path) -> None:
+    """Who names the folder above it is not told to convert a file that happens to lie beside it."""
+    (tmp_path / "README.md").write_text("Recordings")
+    (tmp_path / "tomatoes").mkdir()
+    (tmp_path / "tomatoes" / "z1.csv").write_text("time,air_temp_c\n")
+    with pytest.raises(RecordingError, match=f"holds no recording: .*; name {tmp_path / 'tomatoes'}$"):
+        load_recording(tmp_path)
