@@ -213,6 +213,8 @@ def test_a_training_that_begins_is_seen_though_no_event_tells_of_it(page: Page, 
     running: Any = {"running": {"kind": "operator", "reason": "operator"}, "last_error": ""}
     house.do(house.live_state.put_stats("retrainer", running))
     page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === 'true'")
+    house.do(house.live_state.put_stats("retrainer", {**running, "running": None}))
+    page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === null")
 
 
 def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: House, address: str) -> None:
