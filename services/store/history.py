@@ -37,6 +37,10 @@ _DAY_MS = 86_400_000
 
 FLUSHED_ROWS = 100_000
 """About as many rows, of zones and devices, are written at once: they are in memory several times then."""
+BRIDGED_S = 3600
+"""So long may a metric be unread before an import fills it in beside others that were read. Learners and rules bridge a
+shorter time, and a device that sends every ten minutes keeps a series of its own.
+"""
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -46,8 +50,8 @@ class MissingAdded(NamedTuple):
 
     added: int
     there: int
-    conflicts: int  # of those that were there: they say something else
-    filled: int  # rows that were there, in which nothing was read: these took their place
+    conflicts: int  # rows that say something else than was read
+    filled: int  # rows that were there, and got values that nobody had read
 
 
 def age_column(channel: str) -> str:
@@ -116,11 +120,13 @@ class History:
     def add_missing(
         self, partition: int, site: str, rows: pa.Table, check: Callable[[], None] = always
     ) -> MissingAdded:
-        """Make zone rows of a site durable, where there is none of that zone and end: what is there stays.
+        """Make zone rows of a site durable, where there is none of that zone and end: what was read stays.
 
-        But for a row in which nothing was read, as of a site whose gateway was away: a row with readings takes its
-        place. ``rows`` has the columns of :func:`zone_table`. For the partition's writer, who flushes before: rows that
-        wait for a flush are not looked at. Raises as :meth:`flush`.
+        A row that is there gets values where it has none: all that the new row knows, where nothing was read, as of a
+        site whose gateway was away; else of metrics that were unread for over :data:`BRIDGED_S`, as of a zone whose
+        devices were away while the site's weather station sent on. ``rows`` has the columns of :func:`zone_table`. For
+        the partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as
+        :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         # Of whatever step: a zone has one row at an end.
@@ -137,14 +143,12 @@ class History:
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
         before = before.take(pa.array([n for n in known if n is not None], pa.int64()))
-        fills = _were_read(old, self.channels, self.step_s) & ~_were_read(before, self.channels, self.step_s)
-        fills &= _numbers(before, "step_s") == self.step_s
-        stay = pa.array(~fills)
-        conflicts = _differing(old.filter(stay), before.filter(stay), self.channels)
+        both, fills = _filled(before, old, self.channels, self.step_s)
+        conflicts = _differing(old, both, self.channels)
         if len(new):
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
         if fills.any():
-            filled = _filled(old.filter(pa.array(fills)), before.filter(pa.array(fills)), self.channels)
+            filled = both.filter(pa.array(fills))
             self.zones.replace(partition, self.step_s, _each_once(filled, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), int((~fills).sum()), conflicts, int(fills.sum()))
 
@@ -239,14 +243,14 @@ def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int =
 
 
 def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
-    """How many rows say something else than the old row beside them, of a channel that they know. Rows of an import
+    """How many rows say something else than the old row beside them, of a channel that both know. Rows of an import
     that an earlier release has begun may lack one.
     """
     differs = np.zeros(len(new), bool)
     for name in channels:
         if name in old.column_names and name in new.column_names:
             said, there = new[name].to_numpy(), old[name].to_numpy()
-            differs |= ~np.isnan(said) & ~(np.abs(said - there) <= ROUNDING * np.maximum(np.abs(there), 1))
+            differs |= np.abs(said - there) > ROUNDING * np.maximum(np.abs(there), 1)  # not so of NaN
     return int(differs.sum())
 
 
@@ -261,15 +265,25 @@ def _were_read(rows: pa.Table, channels: Sequence[str], step_s: int) -> npt.NDAr
     return read
 
 
-def _filled(rows: pa.Table, before: pa.Table, channels: Sequence[str]) -> pa.Table:
-    """The rows, with what those ``before`` hold of channels that they know nothing of."""
+def _filled(
+    there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int
+) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """The rows that are ``there``, with values of the ``rows`` beside them as :meth:`History.add_missing` says; and
+    which of them got any.
+    """
+    same_step = _numbers(there, "step_s") == step_s
+    unread = same_step & ~_were_read(there, channels, step_s) & _were_read(rows, channels, step_s)
+    fills = unread.copy()
     for name in channels:
-        unknown = np.isnan(_numbers(rows, age_column(name))) & np.isnan(_numbers(rows, name))
-        for column in (name, age_column(name)):
-            both = pa.array(np.where(unknown, _numbers(before, column), _numbers(rows, column)))
-            others = rows.drop_columns(column) if column in rows.column_names else rows
-            rows = others.append_column(column, both)
-    return rows
+        value, age_s = _numbers(there, name), _numbers(there, age_column(name))
+        new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
+        missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
+        takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
+        fills |= missing
+        for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
+            kept = there.drop_columns(column) if column in there.column_names else there
+            there = kept.append_column(column, pa.array(np.where(takes, other, old)))
+    return there, fills
 
 
 def _numbers(rows: pa.Table, column: str) -> npt.NDArray[np.float32]:

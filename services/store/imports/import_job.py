@@ -36,7 +36,7 @@ ABANDONED_S = 86_400.0
 class _Filled(TypedDict, total=False):
     """What the note of an import lacks that an earlier release has made."""
 
-    filled: int  # rows that were there, in which nothing was read: these took their place
+    filled: int  # rows that were there, and got values that nobody had read
 
 
 class ImportNote(_Filled):
@@ -171,14 +171,13 @@ def words(note: ImportNote) -> str:
     >>> note = ImportNote(site="demo", zones=["z1"], rows=5, first_ms=0, last_ms=1, state="done", days=1, of_days=1,
     ...                   added=3, there=2, conflicts=1, too_new=0, grown=["z1"], grown_pct=100)
     >>> words(note)
-    '3 rows added, 2 were there already; 1 of these says something else and stays as it was'
+    '3 rows added, 2 were there already; 1 row says something else than was read, which stays'
     """
-    filled = f"{note['filled']} took the place of rows in which nothing was read, " if note.get("filled") else ""
+    filled = f"{note['filled']} got values that nobody had read, " if note.get("filled") else ""
     said = f"{note['added']} rows added, {filled}{note['there']} were there already"
     if note["conflicts"]:
-        one = note["conflicts"] == 1
-        verb = "says something else and stays as it was" if one else "say something else and stay as they were"
-        said += f"; {note['conflicts']} of these {verb}"
+        verb = "row says" if note["conflicts"] == 1 else "rows say"
+        said += f"; {note['conflicts']} {verb} something else than was read, which stays"
     if note["too_new"]:
         said += f"; {note['too_new']} are newer than the newest row that the system made, and are left out: "
         said += "import them again once it has made newer ones"

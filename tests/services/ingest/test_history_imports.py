@@ -124,7 +124,7 @@ def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shar
     assert note["too_new"] == int((wrong["end_ms"].to_numpy() > newest_ms).sum()) > 0
     after = history(rig).read(int(before["end_ms"].to_numpy().min()) - 1)
     assert after["air_temp_c"].to_pylist() == before["air_temp_c"].to_pylist()
-    assert "say something else and stay as they were" in words(note)
+    assert "say something else than was read, which stays" in words(note)
 
 
 def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
@@ -189,7 +189,29 @@ def test_the_pause_of_a_gateway_is_filled(whole: tuple[Rig, Shard], tmp_path: Pa
     index = np.array([partition.learner.parts.rings.index("demo", "z1")], np.int64)
     ring = partition.learner.parts.rings.window(index, np.array([T0 + PAST * STEP]), 60)[0]
     assert np.isfinite(ring[:, partition.spec.channels.index("air_temp_c")]).all()
-    assert "took the place of rows in which nothing was read" in words(note)
+    assert "got values that nobody had read" in words(note)
+
+
+def test_the_outage_of_a_zone_whose_weather_station_sent_on_is_filled(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """But for its first hour, which learners bridge. The weather that was read stays."""
+    first, _ = whole
+    outage = [
+        *new_records([[sample(T0 + n * STEP, n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5)] for n in range(40, PAST)])
+    ]
+    rig = Rig(tmp_path, filled([*stream(0, 40), *outage, *stream(PAST, PAST + 20)]))
+    shard = rig.shard()
+    finish(rig, shard)
+    rows = rows_of(first, PAST + 10)
+    before = rows_of(rig, PAST + 10)
+    job = new_job(rig.settings.storage_folder, "demo", rows)
+    finish(rig, shard)
+    note, after = job.note(), rows_of(rig, PAST + 10)
+    assert (note["state"], note["added"], note["filled"]) == ("done", 0, 2 * (PAST - 51))
+    assert after["out_temp_c"].equals(before["out_temp_c"])
+    hour = (after["end_ms"].to_numpy() >= T0 + 40 * STEP) & (after["end_ms"].to_numpy() < T0 + 51 * STEP)
+    np.testing.assert_array_equal(
+        after["air_temp_c"].to_numpy(), np.where(hour, before["air_temp_c"].to_numpy(), rows["air_temp_c"].to_numpy())
+    )
 
 
 def test_an_import_from_before_pauses_were_filled_can_be_run_again(tmp_path: Path) -> None:

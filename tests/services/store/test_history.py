@@ -267,6 +267,35 @@ def test_rows_in_which_nothing_was_read_are_filled(tmp_path: Path) -> None:
     assert history.add_missing(0, "demo", rows) == (0, 10, 0, 0)
 
 
+def test_metrics_that_were_unread_for_over_an_hour_are_filled(tmp_path: Path) -> None:
+    """A zone's sensors were away while the weather station sent on: what was read stays, and the row says nothing that
+    it did not know of itself but the missing values. A shorter gap of a metric stays.
+    """
+    history = History(tmp_path, CHANNELS)
+    steps = [site_step(T0 + n * 300_000) for n in range(3)]
+    missing_s = (600.0, 3600.0, np.nan)  # for how long the first channel was unread
+
+    def live(step: SiteStep, age_s: float) -> SiteStep:
+        values, ages_s = step.values.copy(), step.ages_s.copy()
+        values[:, 0], ages_s[:, 0] = np.nan, age_s
+        values[:, -1], ages_s[:, -1] = 7.5, 10.0
+        return dataclasses.replace(step, values=values, ages_s=ages_s)
+
+    history.add([live(step, age_s) for step, age_s in zip(steps, missing_s, strict=True)])
+    history.flush()
+    before, rows = history.read(), zone_table(CHANNELS, [dataclasses.replace(step, schema_version=9) for step in steps])
+    assert history.add_missing(0, "demo", rows) == (0, 2, 3, 4)
+    after = history.read()
+    first, ends = CHANNELS[0], after["end_ms"].to_numpy()
+    for name in (first, age_column(first)):
+        said = np.where(ends > T0, rows.sort_by([("zone", "ascending"), ("end_ms", "ascending")])[name].to_numpy(),
+                        before[name].to_numpy())  # fmt: skip
+        np.testing.assert_array_equal(after[name].to_numpy(), said)
+    others = [name for name in before.column_names if name not in (first, age_column(first))]
+    assert after.select(others).equals(before.select(others))
+    assert history.add_missing(0, "demo", rows) == (0, 6, 3, 0)
+
+
 def test_much_is_flushed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that memory holds little of it several times. What is durable waits no more if the next piece fails."""
     monkeypatch.setattr("services.store.history.FLUSHED_ROWS", 10)
