@@ -148,7 +148,7 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         """The gateway's present status."""
-        figures, failure = _LogFigures(), ""
+        figures, failure, errors = _LogFigures(), "", self._errors()
         try:
             figures = self._log_figures()
         except LogError as error:
@@ -170,7 +170,8 @@ class Gateway:
             dropped_qos0=self._dropped_qos0,
             answered=self._answered,
             unanswered=self._unanswered,
-            last_error="; ".join(filter(None, [*self._errors(), failure])),
+            last_error="; ".join(filter(None, [*errors, failure, self._uplink.last_error if self._uplink else ""])),
+            failing=any([*errors, failure]),
             bytes_free=figures.bytes_free,
             buffered_records=figures.buffered_records,
             buffered_bytes=figures.buffered_bytes,
@@ -180,8 +181,9 @@ class Gateway:
         )
 
     def _errors(self) -> list[str]:
+        """Why nothing is acknowledged; not the uplink's, for which the log keeps what was."""
         source = self._source.last_error if self._source else ""
-        return [self._log_error, self._link.last_error, source, self._uplink.last_error if self._uplink else ""]
+        return [self._log_error, self._link.last_error, source]
 
     def _log_figures(self) -> _LogFigures:
         if not isinstance(self._log, SqliteLog):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+import msgspec
+
 from edge.figure_fields import counter, gauge
 
 __all__ = ["GatewayStatus"]
@@ -32,9 +34,10 @@ class GatewayStatus(TypedDict):
         int,
         counter("hothouse_gateway_dropped_qos0_total", "Messages of quality 0 dropped because too many waited."),
     ]
-    last_error: Annotated[
-        str,
-        gauge("hothouse_gateway_failing", "1 while something fails.", field="What fails now; empty when all is well."),
+    last_error: Annotated[str, msgspec.Meta(description="What fails now, the uplink, too; empty when all is well.")]
+    failing: Annotated[
+        bool,
+        gauge("hothouse_gateway_failing", "1 while the broker or the log fails, so that nothing is acknowledged."),
     ]
     other_topics: Annotated[
         int, counter("hothouse_gateway_other_topics_total", "Messages on topics that nothing reads, each refused.")
