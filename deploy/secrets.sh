@@ -16,7 +16,8 @@ uid=$(setting HOTHOUSE_UID)
 if [ "$(id -u)" = 0 ]; then
     uid=${uid:-10001}
 elif [ "${uid:=$(id -u)}" != "$(id -u)" ]; then
-    echo "secrets: containers run as user ${uid} (HOTHOUSE_UID, here or in deploy/.env), who could not read what user $(id -u) makes: run this as that user, or as root" >&2
+    echo "secrets: containers run as user ${uid} (HOTHOUSE_UID, here or in deploy/.env), who could not read what user $(id -u) makes:" \
+        "run this as that user, or as root, or, where nothing runs here yet, remove HOTHOUSE_UID there" >&2
     exit 2
 fi
 mkdir -p secrets
