@@ -77,6 +77,7 @@ class Gateway:
         newest_ms = max(times, default=None)
         if isinstance(clock, ReplayedClock) and newest_ms is not None:
             clock.advance(newest_ms)
+        self._started_ms = time.time_ns() // 1_000_000
         self._settings = settings
         self._log = log
         self._clock = clock
@@ -156,6 +157,7 @@ class Gateway:
         return GatewayStatus(
             pid=os.getpid(),
             updated_ms=time.time_ns() // 1_000_000,
+            started_ms=self._started_ms,
             connected=self._link.connected,
             connects=self._link.connects,
             messages=self._builder.messages,

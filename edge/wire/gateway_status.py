@@ -22,6 +22,13 @@ class GatewayStatus(TypedDict):
             field="Unix time of these figures, in ms.",
         ),
     ]  # fmt: skip
+    started_ms: Annotated[
+        int,
+        gauge(
+            "hothouse_gateway_started_timestamp_seconds", "Unix time at which the gateway was started.", unit="seconds",
+            scale=1e-3, field="Unix time at which the gateway was started, in ms.",
+        ),
+    ]  # fmt: skip
     connected: Annotated[bool, gauge("hothouse_gateway_connected", "1 while the broker's subscription is alive.")]
     connects: Annotated[int, counter("hothouse_gateway_connects_total", "Connections to the broker.")]
     messages: Annotated[int, counter("hothouse_gateway_messages_total", "Messages taken.")]

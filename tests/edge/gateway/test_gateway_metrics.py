@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import get_type_hints
 from unittest.mock import Mock
@@ -22,7 +23,7 @@ STATUS = GatewayStatus(
     pid=1, updated_ms=7500, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
     dropped_qos0=0, relayed=0, last_error="", other_topics=0, retained=0, removed=0, answered=0, unanswered=0,
     bytes_free=4096, buffered_records=0, buffered_bytes=0, oldest_unsent_s=1.5, uplinked=0, uplink_errors=0,
-    failing=False,
+    failing=False, started_ms=500,
 )  # fmt: skip
 
 
@@ -87,11 +88,21 @@ def test_an_uplink_that_is_away_is_no_failure_to_acknowledge(uplink_error: str, 
     assert (status["last_error"], status["failing"]) == (uplink_error or log_error, bool(log_error))
 
 
+def test_a_gateway_says_when_it_was_started() -> None:
+    """The time of each start is its own, by which Prometheus sees that it is started again and again."""
+    before_ms = time.time_ns() // 1_000_000
+    gateway = Gateway(GatewayOptions(), MemoryLog(4), WallClock())
+    started_ms = gateway.status()["started_ms"]
+    assert before_ms <= started_ms <= time.time_ns() // 1_000_000
+    assert gateway.status()["started_ms"] == started_ms
+
+
 def test_names_and_units_follow_the_conventions(url: str) -> None:
     """Times are seconds, sizes bytes, names end in the unit; a counter's ends in ``_total``, no other's."""
     found = scraped(url)
     assert found["hothouse_gateway_oldest_unsent_seconds"] == 1.5
     assert found["hothouse_gateway_updated_timestamp_seconds"] == 7.5
+    assert found["hothouse_gateway_started_timestamp_seconds"] == 0.5
     assert found["hothouse_gateway_free_bytes"] == 4096
     assert not [name for name in found if name.endswith(("_s", "_ms"))]
     counters = {figure.name for figure in figures_of(GatewayStatus).values() if figure.kind == "counter"}
