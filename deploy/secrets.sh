@@ -4,7 +4,27 @@
 set -eu
 umask 077
 cd "$(dirname "$0")"
+
+setting() { # NAME: of the environment, or what .env says
+    eval "found=\${$1:-}"
+    [ -n "${found}" ] || [ ! -f .env ] || found=$(tr -d '\r' <.env | sed -n "s/^$1=[\"']\{0,1\}\([^\"' ]*\).*/\1/p" | tail -n 1)
+    printf %s "${found}"
+}
+
+# Containers run as who owns the files; root gives them away, for no container of ours runs as root.
+uid=$(setting HOTHOUSE_UID)
+if [ "$(id -u)" = 0 ]; then
+    uid=${uid:-10001}
+elif [ "${uid:=$(id -u)}" != "$(id -u)" ]; then
+    echo "secrets: containers run as user ${uid} (HOTHOUSE_UID, here or in deploy/.env), who could not read what user $(id -u) makes:" \
+        "run this as that user, or as root, or, where nothing runs here yet, remove HOTHOUSE_UID there" >&2
+    exit 2
+fi
 mkdir -p secrets
+# What the broker reads takes its place when it is whole: a broker that starts again meanwhile knows all logins.
+trap 'rm -f secrets/logins secrets/mosquitto_acl.new secrets/mosquitto_passwords.new' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 random() { # 64 hexadecimal digits
     od -An -N32 -tx1 /dev/urandom | tr -d ' \n'
@@ -59,7 +79,7 @@ keep system_session random
 # Rules: the gateway reads everything, says that it is there, and may change how rows are made; the system publishes alerts, and what
 # people order by the API, and what Home Assistant reads where it has a login; a login writes for its devices, or is that one.
 logins="gateway system"
-acl=secrets/mosquitto_acl
+acl=secrets/mosquitto_acl.new
 cat >"${acl}" <<'RULES'
 user gateway
 topic read hothouse/#
@@ -110,23 +130,25 @@ while read -r login devices || [ -n "${login}" ]; do # also the last line, where
         esac >>"${acl}"
     done
 done <secrets/logins
-rm secrets/logins
 
 # Passwords stand in a file a login; the broker gets their hashes. Nothing secret is an argument, which others could list.
-: >secrets/mosquitto_passwords
+: >secrets/mosquitto_passwords.new
 for login in ${logins}; do
     keep "mqtt_${login}" random
-    printf '%s:%s\n' "${login}" "$(cat "secrets/mqtt_${login}")" >>secrets/mosquitto_passwords
+    printf '%s:%s\n' "${login}" "$(cat "secrets/mqtt_${login}")" >>secrets/mosquitto_passwords.new
 done
+image=$(setting MOSQUITTO_IMAGE)
 docker run --rm --network none --user "$(id -u):$(id -g)" --volume "${PWD}/secrets:/secrets" --entrypoint mosquitto_passwd \
-    "${MOSQUITTO_IMAGE:-eclipse-mosquitto:2}" -U /secrets/mosquitto_passwords
+    "${image:-eclipse-mosquitto:2}" -U /secrets/mosquitto_passwords.new
+for file in mosquitto_acl mosquitto_passwords; do mv "secrets/${file}.new" "secrets/${file}"; done
 
-# Containers run as who owns the files; root gives them away, for no container of ours runs as root.
-uid=$(id -u)
-if [ "${uid}" = 0 ]; then
-    uid=10001
-    chown -R "${uid}:${uid}" secrets
-fi
+[ "$(id -u)" != 0 ] || chown -R "${uid}:${uid}" secrets
+# Containers of other users read what is mounted beside the secrets, also where a checkout was made with umask 077.
+for folder in alertmanager front grafana influxdb mosquitto prometheus storage; do
+    [ ! -d "${folder}" ] || find "${folder}" '(' -type d ! -perm -005 -o -type f ! -perm -004 ')' -exec chmod go+rX {} +
+done
+# Some editors do not end the last line.
+[ ! -s .env ] || [ -z "$(tail -c 1 .env)" ] || echo >>.env
 grep -qs '^COMPOSE_PROFILES=' .env || printf 'COMPOSE_PROFILES=full\n' >>.env
 grep -q '^HOTHOUSE_UID=' .env || printf 'HOTHOUSE_UID=%s\n' "${uid}" >>.env
 echo "deploy/secrets holds $(find secrets -type f | wc -l) files for user ${uid}"

@@ -81,7 +81,7 @@ RUN --mount=type=bind,from=package,source=/build/dist,target=/dist \
     pip install --no-cache-dir --no-deps --no-index /dist/*.whl \
     && useradd --uid "${UID}" --user-group --no-create-home --home-dir /tmp hothouse \
     && install -d -o hothouse -g hothouse -m 0750 /var/lib/hothouse /var/lib/mlflow
-COPY deploy/images/ray-node.sh deploy/images/up.sh deploy/images/api-healthy.sh deploy/images/front.sh /usr/local/bin/
+COPY --chmod=0755 deploy/images/ray-node.sh deploy/images/up.sh deploy/images/api-healthy.sh deploy/images/front.sh /usr/local/bin/
 # Libraries that keep a cache keep it in the only place that a container with a read-only root can write.
 ENV HOME=/tmp \
     MPLCONFIGDIR=/tmp/matplotlib \

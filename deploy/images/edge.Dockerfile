@@ -67,7 +67,7 @@ RUN --mount=type=bind,from=package,source=/build/dist,target=/dist \
     pip install --no-cache-dir --no-deps --no-index /dist/*.whl \
     && useradd --uid "${UID}" --user-group --no-create-home --home-dir /tmp hothouse \
     && install -d -o hothouse -g hothouse -m 0750 /var/lib/hothouse
-COPY deploy/gateway-entrypoint.sh deploy/images/simulator.sh deploy/images/gateway-healthy.sh deploy/images/simulator-healthy.sh /usr/local/bin/
+COPY --chmod=0755 deploy/gateway-entrypoint.sh deploy/images/simulator.sh deploy/images/gateway-healthy.sh deploy/images/simulator-healthy.sh /usr/local/bin/
 ENV HOME=/tmp
 USER hothouse
 WORKDIR /var/lib/hothouse

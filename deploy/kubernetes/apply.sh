@@ -10,8 +10,9 @@ namespace=${NAMESPACE:-hothouse}
 patience=${PATIENCE:-600s}
 [[ ${patience} =~ ^[0-9]+s$ ]] || { echo "PATIENCE is ${patience}: name seconds, such as 600s" >&2; exit 2; }
 k() { kubectl --namespace "${namespace}" "$@"; }
-say() { printf '%(%T)T  %s\n' -1 "$*"; }
+say() { echo "$(date +%T)  $*"; }
 apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - >/dev/null; }
+named() { sed -E "s/hothouse-a([^[:alnum:]_]|\$)/$1\1/g"; } # GENERATION: manifests of that name; by any sed, also that of macOS
 kind() { # KIND [NAME]: the documents of that kind, and of that name, of those on standard input
     awk -v kind="kind: $1" -v name="${2:+  name: $2}" 'BEGIN {RS = "---\n"; ORS = "---\n"}
         index("\n" $0, "\n" kind "\n") && (name == "" || index($0, "\n" name "\n"))'
@@ -59,7 +60,7 @@ case ${1:-} in
     ;;
 --upgrade)
     : "${now:?nothing runs yet: apply.sh FOLDER}"
-    rendered=$(kubectl kustomize "$2" | sed "s/hothouse-a\b/${next}/g")
+    rendered=$(kubectl kustomize "$2" | named "${next}")
     # What an upgrade before left may still be ending; an object that ends takes no change.
     k delete deployment,raycluster "${next}" --ignore-not-found --cascade foreground --timeout "${patience}" >/dev/null
     say "${now} runs; starting the Ray cluster ${next}"
@@ -95,6 +96,6 @@ case ${1:-} in
         echo "the Ray cluster ${runs} is of a release without pods for the API, and would not answer: apply.sh --upgrade $1" >&2
         exit 2
     fi
-    kubectl kustomize "$1" | sed "s/hothouse-a\b/${runs}/g" | apply
+    kubectl kustomize "$1" | named "${runs}" | apply
     ;;
 esac

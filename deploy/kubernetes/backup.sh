@@ -9,11 +9,12 @@ umask 077
 namespace=${NAMESPACE:-hothouse}
 patience=${PATIENCE:-600s}
 k() { kubectl --namespace "${namespace}" "$@"; }
-say() { printf '%(%T)T  %s\n' -1 "$*"; }
+say() { echo "$(date +%T)  $*"; }
 apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - "$@" >/dev/null; }
+digest() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; } # macOS had no sha256sum for long
 fetch() { # POD FILE TO: a file of a pod; a stream that ended early is seen
     k exec "$1" -- cat "$2" >"$3" || { echo "$3 did not come" >&2; exit 1; }
-    [ "$(sha256sum <"$3")" = "$(k exec -i "$1" -- sh -c "sha256sum <$2")" ] || { echo "$3 came in part only" >&2; exit 1; }
+    [ "$(digest <"$3")" = "$(k exec -i "$1" -- sh -c "sha256sum <$2")" ] || { echo "$3 came in part only" >&2; exit 1; }
 }
 # The registry's database is copied as of one moment, whoever writes; what it names is in a folder beside it.
 copy='import sqlite3, sys; source, target = map(sqlite3.connect, sys.argv[1:]); source.backup(target); target.close()'

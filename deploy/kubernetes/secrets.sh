@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings the secrets of deploy/secrets, which `make secrets` makes, into a namespace, and makes what only Kubernetes needs: the password
 # of Redis, the operator's key, and certificates of the broker and of Redis by an authority of its own. What is there stays; nothing is
-# printed, and nothing secret is an argument.   deploy/kubernetes/secrets.sh [NAMESPACE] [NAME-OF-THE-BROKER...]
+# printed, and nothing secret is an argument.   deploy/kubernetes/secrets.sh [NAMESPACE] [NAME-OR-ADDRESS-OF-THE-BROKER...]
 set -eu
 umask 077
 namespace=${1:-hothouse}
@@ -22,7 +22,10 @@ fits() { # FILE NAMES: whether the certificate is good for a month yet, and for 
     [ -s "$1" ] && openssl x509 -in "$1" -noout -checkend 2592000 >/dev/null || return 1
     has=",$(openssl x509 -in "$1" -noout -ext subjectAltName | tail -n 1 | tr -d ' '),"
     for each in $(echo "$2" | tr ',' ' '); do
-        case ${has} in *",${each},"*) ;; *) return 1 ;; esac
+        case ${each} in
+        IP:*) openssl x509 -in "$1" -noout -checkip "${each#IP:}" | grep -q 'does match' || return 1 ;;
+        *) case ${has} in *",${each},"*) ;; *) return 1 ;; esac ;;
+        esac
     done
 }
 certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service has in the cluster, and others
@@ -30,7 +33,11 @@ certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service h
     shift 2
     names=DNS:localhost
     for name in "${service}" "${service}.${namespace}" "${service}.${namespace}.svc" "${service}.${namespace}.svc.cluster.local" "$@"; do
-        names="${names},DNS:${name}"
+        case ${name} in
+        *:*) names="${names},IP:${name}" ;;
+        *[!0-9.]*) names="${names},DNS:${name}" ;;
+        *) names="${names},IP:${name}" ;; # who is given an address looks for it among addresses, and not among names
+        esac
     done
     ! fits "${file}.crt" "${names}" || return 0
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=${service}" -keyout "${file}.key" -out tls/csr 2>/dev/null

@@ -77,6 +77,7 @@ class Gateway:
         newest_ms = max(times, default=None)
         if isinstance(clock, ReplayedClock) and newest_ms is not None:
             clock.advance(newest_ms)
+        self._started_ms = time.time_ns() // 1_000_000
         self._settings = settings
         self._log = log
         self._clock = clock
@@ -148,7 +149,7 @@ class Gateway:
 
     def status(self) -> GatewayStatus:
         """The gateway's present status."""
-        figures, failure = _LogFigures(), ""
+        figures, failure, errors = _LogFigures(), "", self._errors()
         try:
             figures = self._log_figures()
         except LogError as error:
@@ -156,6 +157,7 @@ class Gateway:
         return GatewayStatus(
             pid=os.getpid(),
             updated_ms=time.time_ns() // 1_000_000,
+            started_ms=self._started_ms,
             connected=self._link.connected,
             connects=self._link.connects,
             messages=self._builder.messages,
@@ -170,7 +172,8 @@ class Gateway:
             dropped_qos0=self._dropped_qos0,
             answered=self._answered,
             unanswered=self._unanswered,
-            last_error="; ".join(filter(None, [*self._errors(), failure])),
+            last_error="; ".join(filter(None, [*errors, failure, self._uplink.last_error if self._uplink else ""])),
+            failing=any([*errors, failure]),
             bytes_free=figures.bytes_free,
             buffered_records=figures.buffered_records,
             buffered_bytes=figures.buffered_bytes,
@@ -180,8 +183,9 @@ class Gateway:
         )
 
     def _errors(self) -> list[str]:
+        """Why nothing is acknowledged; not the uplink's, for which the log keeps what was."""
         source = self._source.last_error if self._source else ""
-        return [self._log_error, self._link.last_error, source, self._uplink.last_error if self._uplink else ""]
+        return [self._log_error, self._link.last_error, source]
 
     def _log_figures(self) -> _LogFigures:
         if not isinstance(self._log, SqliteLog):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+import msgspec
+
 from edge.figure_fields import counter, gauge
 
 __all__ = ["GatewayStatus"]
@@ -20,6 +22,13 @@ class GatewayStatus(TypedDict):
             field="Unix time of these figures, in ms.",
         ),
     ]  # fmt: skip
+    started_ms: Annotated[
+        int,
+        gauge(
+            "hothouse_gateway_started_timestamp_seconds", "Unix time at which the gateway was started.", unit="seconds",
+            scale=1e-3, field="Unix time at which the gateway was started, in ms.",
+        ),
+    ]  # fmt: skip
     connected: Annotated[bool, gauge("hothouse_gateway_connected", "1 while the broker's subscription is alive.")]
     connects: Annotated[int, counter("hothouse_gateway_connects_total", "Connections to the broker.")]
     messages: Annotated[int, counter("hothouse_gateway_messages_total", "Messages taken.")]
@@ -32,9 +41,10 @@ class GatewayStatus(TypedDict):
         int,
         counter("hothouse_gateway_dropped_qos0_total", "Messages of quality 0 dropped because too many waited."),
     ]
-    last_error: Annotated[
-        str,
-        gauge("hothouse_gateway_failing", "1 while something fails.", field="What fails now; empty when all is well."),
+    last_error: Annotated[str, msgspec.Meta(description="What fails now, the uplink, too; empty when all is well.")]
+    failing: Annotated[
+        bool,
+        gauge("hothouse_gateway_failing", "1 while the broker or the log fails, so that nothing is acknowledged."),
     ]
     other_topics: Annotated[
         int, counter("hothouse_gateway_other_topics_total", "Messages on topics that nothing reads, each refused.")

@@ -103,6 +103,26 @@ def test_devices_reach_the_broker_where_it_is_asked_for(profile: str) -> None:
     assert (clocks, system["environment"]["HOTHOUSE_SITES"]) == ({"wall"}, sites)
 
 
+def test_what_the_page_writes_into_env_holds_for_every_later_command(tmp_path: Path) -> None:
+    """Without it an `up` after a backup would start the simulator again, beside the devices."""
+    page = (FILE.parents[1] / "docs/containers.md").read_text()
+    devices, tls = re.findall(r"cat >>\.env <<'END'\n(.+?)END\n", page, re.DOTALL)
+    for text, service in ((devices, "mosquitto"), (tls, "front")):
+        (tmp_path / "env").write_text(text)
+        command = [
+            require_program("docker"),
+            "compose",
+            "--env-file",
+            str(tmp_path / "env"),
+            "--profile=full",
+            "config",
+        ]
+        done = subprocess.run([*command, "--format", "json"], cwd=FILE.parent, capture_output=True, check=True)
+        services = json.loads(done.stdout)["services"]
+        assert "0.0.0.0" in {port.get("host_ip") for port in services[service]["ports"]}
+        assert services["simulator"].get("scale", 1) == (0 if text is devices else 1)
+
+
 @pytest.mark.parametrize("profile", ["full,gpu", "minimal"])
 def test_our_containers_may_do_little(profile: str) -> None:
     """What is built here runs read-only, without capabilities, and as a user that is not root."""

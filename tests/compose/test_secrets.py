@@ -186,3 +186,73 @@ def test_lines_may_end_as_windows_ends_them(deploy: Path) -> None:
     assert "topic write hothouse/v1/demo/+/shed/plan\n" in rules
     assert "\r" not in rules + (deploy / "secrets/mosquitto_passwords").read_text()
     assert not (deploy / "secrets/logins").exists()
+
+
+def test_a_run_that_ends_early_leaves_the_brokers_files_as_they_are(deploy: Path) -> None:
+    """A broker that starts again meanwhile would know a part of its logins, or passwords that are no hashes."""
+    make(deploy)
+    secrets = deploy / "secrets"
+    before = {file.name: file.read_text() for file in secrets.iterdir()}
+    logins = deploy / "mosquitto/logins"
+    listed = logins.read_text()
+
+    logins.write_text("porch demo/porch\n" + listed)  # a mistake in the first line
+    with pytest.raises(subprocess.CalledProcessError):
+        make(deploy)
+    assert {file.name: file.read_text() for file in secrets.iterdir()} == before
+
+    logins.write_text(listed)
+    (deploy.parent / "bin/docker").write_text("#!/bin/sh\nexit 125\n")  # as where its engine does not run
+    with pytest.raises(subprocess.CalledProcessError):
+        make(deploy)
+    assert {file.name: file.read_text() for file in secrets.iterdir()} == before
+
+
+def test_root_gives_the_files_to_the_user_that_containers_run_as(deploy: Path) -> None:
+    """Who ran it first: with `sudo` in an upgrade, the user in .env could no longer read the secrets."""
+    (deploy / ".env").write_text("HOTHOUSE_UID=1234\n")
+    for name, text in {"id": "echo 0", "chown": f'echo "$@" >{deploy.parent}/chown.log'}.items():
+        (deploy.parent / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (deploy.parent / "bin" / name).chmod(0o700)
+    make(deploy)
+    assert (deploy.parent / "chown.log").read_text() == "-R 1234:1234 secrets\n"
+    assert (deploy / ".env").read_text().count("HOTHOUSE_UID=") == 1
+
+
+def test_another_user_than_that_of_the_containers_is_refused(deploy: Path) -> None:
+    """As where the folder was brought to another machine: containers could not read what is made now."""
+    (deploy / ".env").write_text("HOTHOUSE_UID=1234\n")
+    fake = deploy.parent / "bin/id"
+    fake.write_text("#!/bin/sh\necho 1000\n")
+    fake.chmod(0o700)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(deploy)
+    assert b"containers run as user 1234" in refused.value.stderr
+    assert not (deploy / "secrets").exists()
+
+
+def test_the_image_that_env_names_hashes_the_passwords(deploy: Path) -> None:
+    """Where no public registry can be reached, it is the only one there."""
+    (deploy / ".env").write_text("MOSQUITTO_IMAGE=registry.example/mosquitto:2.0.22\n")
+    make(deploy)
+    assert "mosquitto_passwd registry.example/mosquitto:2.0.22 -U" in (deploy.parent / "docker.log").read_text()
+
+
+def test_settings_without_the_end_of_their_last_line_stay(deploy: Path) -> None:
+    """What is written behind it is a line of its own."""
+    (deploy / ".env").write_text("HOTHOUSE_PORT=8123")
+    make(deploy)
+    assert (deploy / ".env").read_text().splitlines()[:2] == ["HOTHOUSE_PORT=8123", "COMPOSE_PROFILES=full"]
+
+
+def test_containers_read_their_settings_whoever_cloned_them(deploy: Path) -> None:
+    """With umask 077 what is mounted was its owner's alone, who is neither Prometheus nor, for root, any container."""
+    served = deploy / "grafana/dashboards/site.json"
+    served.parent.mkdir(parents=True)
+    served.write_text("{}")
+    for path in (deploy / "grafana", served.parent):
+        path.chmod(0o700)
+    served.chmod(0o600)
+    make(deploy)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (deploy / "grafana", served.parent)} == {0o755}
+    assert stat.S_IMODE(served.stat().st_mode) == 0o644

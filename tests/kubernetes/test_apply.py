@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,3 +40,34 @@ def test_a_patience_in_minutes_is_refused(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, "PATIENCE is 10m: name seconds, such as 600s\n")
+
+
+SECOND_RUNS = """#!/bin/sh
+case "$*" in
+*" get service "*) echo hothouse-b ;;
+*" get raycluster "*) echo ray-worker ray-api ;;
+kustomize*) printf 'name: hothouse-a\\nurl: "http://hothouse-a-api"\\nhost: hothouse-api\\n' ;;
+apply*) cat >"{folder}/applied" ;;
+esac
+"""
+
+
+def test_the_generation_that_runs_is_applied_by_any_sed(tmp_path: Path) -> None:
+    """One without GNU's words, as on macOS, left hothouse-a where hothouse-b runs: a second system beside it."""
+    for name, text in {
+        "kubectl": SECOND_RUNS.replace("{folder}", str(tmp_path)),
+        "sed": f'#!/bin/sh\nexec {shutil.which("sed")} --posix "$@" 2>/dev/null\n',
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o700)
+    script = ROOT / "deploy/kubernetes/apply.sh"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run([script, "overlay"], check=True, env={"PATH": path}, capture_output=True)
+    applied = (tmp_path / "applied").read_text()
+    assert applied == 'name: hothouse-b\nurl: "http://hothouse-b-api"\nhost: hothouse-api\n'
+
+
+@pytest.mark.parametrize("name", ["apply.sh", "backup.sh"])
+def test_the_time_is_said_by_any_bash(name: str) -> None:
+    """That of macOS, 3.2, has no time in `printf`: an upgrade would end in its middle."""
+    assert "%(" not in (ROOT / "deploy/kubernetes" / name).read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ SCRIPT = Path(__file__).parents[2] / "deploy/kubernetes/secrets.sh"
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
-def test_a_name_that_is_added_later_is_in_a_new_certificate(tmp_path: Path) -> None:
-    """The same names again change nothing; nothing about Redis changes either."""
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., tuple[bytes, bytes]]:
+    """Runs the script for these names of the broker, and returns the certificates of broker and Redis."""
     for folder in ("deploy/kubernetes", "deploy/secrets", "bin"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(SCRIPT, tmp_path / "deploy/kubernetes")
@@ -30,12 +32,30 @@ def test_a_name_that_is_added_later_is_in_a_new_certificate(tmp_path: Path) -> N
         tls = tmp_path / "deploy/secrets/tls"
         return (tls / "tls.crt").read_bytes(), (tls / "redis.crt").read_bytes()
 
+    return made
+
+
+def shown(certificate: bytes, *options: str) -> str:
+    """What openssl says of it."""
+    command = ["openssl", "x509", "-noout", *options]
+    return subprocess.run(command, input=certificate, check=True, capture_output=True).stdout.decode()
+
+
+def test_a_name_that_is_added_later_is_in_a_new_certificate(made: Callable[..., tuple[bytes, bytes]]) -> None:
+    """The same names again change nothing; nothing about Redis changes either."""
     first = made("broker.example")
     assert made("broker.example") == made() == first
     second = made("broker.new")
     assert (second[0] != first[0], second[1]) == (True, first[1])
-    shown = subprocess.run(
-        ["openssl", "x509", "-noout", "-text"], input=second[0], check=True, capture_output=True
-    ).stdout.decode()
-    assert "DNS:mosquitto.hothouse.svc" in shown
-    assert "DNS:broker.new" in shown
+    text = shown(second[0], "-text")
+    assert "DNS:mosquitto.hothouse.svc" in text
+    assert "DNS:broker.new" in text
+
+
+def test_devices_may_reach_the_broker_by_its_address(made: Callable[..., tuple[bytes, bytes]]) -> None:
+    """A client that was given an address looks for it among a certificate's addresses, not among its names."""
+    addresses = ("192.0.2.7", "2001:db8::7")
+    first, _ = made("broker.example", *addresses)
+    for address in addresses:
+        assert f"IP {address} does match certificate" in shown(first, "-checkip", address)
+    assert made("broker.example", *addresses)[0] == first

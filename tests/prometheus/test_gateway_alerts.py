@@ -114,7 +114,9 @@ def test_a_log_that_may_not_grow_is_told(tmp_path: Path, broker: LocalBroker) ->
 
 
 def test_an_uplink_that_is_away_is_told(tmp_path: Path, broker: LocalBroker) -> None:
-    """HothouseUplinkBehind fires where records of an hour ago wait and nobody takes them."""
+    """HothouseUplinkBehind fires where records of an hour ago wait and nobody takes them, and nothing else: the gateway
+    goes on acknowledging.
+    """
     hour_ago_ms = WallClock().now_ms() - HOUR_MS
     payload = encode_samples([Sample("demo", "z1", "climate", BOOT, 1, hour_ago_ms, {"rh_pct": 71.0})])
     log = SqliteLog(tmp_path / "log.sqlite")
@@ -122,3 +124,5 @@ def test_an_uplink_that_is_away_is_told(tmp_path: Path, broker: LocalBroker) -> 
     log.close()
     with watched(tmp_path, broker, uplink={"to": f"mqtt://127.0.0.1:{free_port()}"}) as (_, prometheus):
         fires(prometheus, "HothouseUplinkBehind")
+        until(lambda: prometheus.query("hothouse_gateway_uplink_errors_total > 2"), "the uplink has tried again", 60)
+        assert prometheus.firing() == {"HothouseUplinkBehind"}

@@ -114,3 +114,12 @@ def test_each_severity_finds_its_receiver(severity: str, receiver: str) -> None:
     amtool = require_program("amtool")
     labels = ("alertname=HothouseAny", f"severity={severity}")
     assert said_by(amtool, "config", "routes", "test", "--config.file", ROUTES, *labels).strip() == receiver
+
+
+def test_a_gateway_without_its_broker_mutes_no_other_gateways_failure() -> None:
+    """Of one gateway both have one cause; another one whose log is full acknowledges nothing, and says so by this."""
+    rules = yaml.safe_load(ROUTES.read_text())["inhibit_rules"]
+    mute = [rule for rule in rules if any("HothouseGatewayFailing" in words for words in rule["target_matchers"])]
+    assert [(rule["source_matchers"], rule.get("equal")) for rule in mute] == [
+        (['alertname = "HothouseBrokerAway"'], ["job", "instance"])
+    ]

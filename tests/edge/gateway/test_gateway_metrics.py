@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import get_type_hints
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -21,6 +23,7 @@ STATUS = GatewayStatus(
     pid=1, updated_ms=7500, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
     dropped_qos0=0, relayed=0, last_error="", other_topics=0, retained=0, removed=0, answered=0, unanswered=0,
     bytes_free=4096, buffered_records=0, buffered_bytes=0, oldest_unsent_s=1.5, uplinked=0, uplink_errors=0,
+    failing=False, started_ms=500,
 )  # fmt: skip
 
 
@@ -57,9 +60,12 @@ def scraped(url: str) -> dict[str, float]:
 
 
 def test_every_figure_is_shown(url: str) -> None:
-    """Each number of the status but its process is one metric, and whether something fails."""
+    """Each number of the status but its process is one metric; what fails is in words for people."""
     found = scraped(url)
-    assert {field for (field,) in figures_of(GatewayStatus)} == set(get_type_hints(GatewayStatus)) - {"pid"}
+    assert {field for (field,) in figures_of(GatewayStatus)} == set(get_type_hints(GatewayStatus)) - {
+        "pid",
+        "last_error",
+    }
     assert set(found) == {figure.name for figure in figures_of(GatewayStatus).values()}
     assert (found["hothouse_gateway_samples_total"], found["hothouse_gateway_connected"]) == (25, 1)
 
@@ -72,11 +78,31 @@ def test_a_log_that_is_no_file_has_no_free_room() -> None:
     assert "hothouse_gateway_free_bytes" not in {figure.name for figure, _, _ in readings(GatewayStatus, status)}
 
 
+@pytest.mark.parametrize(("uplink_error", "log_error"), [("the central broker is away", ""), ("", "the log is full")])
+def test_an_uplink_that_is_away_is_no_failure_to_acknowledge(uplink_error: str, log_error: str) -> None:
+    """HothouseGatewayFailing wakes people: what the buffer keeps until the uplink is back is none."""
+    gateway = Gateway(GatewayOptions(), MemoryLog(4), WallClock())
+    gateway._uplink, gateway._log_error = Mock(last_error=uplink_error), log_error
+    gateway._link.last_error = ""
+    status = gateway.status()
+    assert (status["last_error"], status["failing"]) == (uplink_error or log_error, bool(log_error))
+
+
+def test_a_gateway_says_when_it_was_started() -> None:
+    """The time of each start is its own, by which Prometheus sees that it is started again and again."""
+    before_ms = time.time_ns() // 1_000_000
+    gateway = Gateway(GatewayOptions(), MemoryLog(4), WallClock())
+    started_ms = gateway.status()["started_ms"]
+    assert before_ms <= started_ms <= time.time_ns() // 1_000_000
+    assert gateway.status()["started_ms"] == started_ms
+
+
 def test_names_and_units_follow_the_conventions(url: str) -> None:
     """Times are seconds, sizes bytes, names end in the unit; a counter's ends in ``_total``, no other's."""
     found = scraped(url)
     assert found["hothouse_gateway_oldest_unsent_seconds"] == 1.5
     assert found["hothouse_gateway_updated_timestamp_seconds"] == 7.5
+    assert found["hothouse_gateway_started_timestamp_seconds"] == 0.5
     assert found["hothouse_gateway_free_bytes"] == 4096
     assert not [name for name in found if name.endswith(("_s", "_ms"))]
     counters = {figure.name for figure in figures_of(GatewayStatus).values() if figure.kind == "counter"}
@@ -86,7 +112,7 @@ def test_names_and_units_follow_the_conventions(url: str) -> None:
 def test_the_figures_are_those_of_the_scrape(url: str, told: Told) -> None:
     """Each scrape asks anew; what fails shows as one."""
     before = scraped(url)
-    told.status = {**STATUS, "samples": 26, "last_error": "no broker"}
+    told.status = {**STATUS, "samples": 26, "last_error": "no broker", "failing": True}
     after = scraped(url)
     changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert changed == {"hothouse_gateway_samples_total": (25, 26), "hothouse_gateway_failing": (0, 1)}
