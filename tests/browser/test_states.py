@@ -194,6 +194,27 @@ def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: 
         page.until(f"{VIEW}.includes('Measured up to 01:00')")
 
 
+def test_another_key_shows_what_it_may_read(page: Page, tmp_path: Path) -> None:
+    """A key that is revoked while the page is open may be followed by one of other sites: all is asked for anew."""
+    named = AccessKeys(tmp_path / "keys")
+    before, after = (named.add(site, "read", 0, sites=[site]) for site in ("elsewhere", "demo"))
+    house = House(tmp_path, keys=Keys("op-key", named=named, read_needs_key=True))
+    house.fill()
+    house.do(house.live_state.put_alerts([change(zone="north-1")]))
+    with opened(house) as address:
+        house.state.events.longest_s = 1  # a stream is asked for again soon
+        page.open(f"{address}/#/now")
+        page.until(f"{ASKED} && document.activeElement.id === 'key'")
+        page.type(before)
+        page.press("Enter")
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('No zone has a forecast yet')")
+        named.revoke("elsewhere")
+        page.until(f"{ASKED} && {SAID} === 'This key is not accepted.'")
+        page.type(after)
+        page.press("Enter")
+        page.until("document.querySelector('[data-alert=a1]')")
+
+
 def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> None:
     """A % by itself, and a word that is no view: neither leaves the page empty."""
     house = House(tmp_path)
@@ -368,6 +389,22 @@ def test_a_page_that_stays_open_counts_the_days(page: Page, tmp_path: Path) -> N
         house.do(house.live_state.publish([weak]))  # the zones are asked for
         page.until(f"{card.format(zone='north-1')}.includes('learning, day 4 of 14')")
         assert page.complaints == []
+
+
+@pytest.mark.parametrize("view", ["now", "zone/demo/north-1"])
+def test_no_alert_of_a_new_zone_is_no_verdict(page: Page, tmp_path: Path, view: str) -> None:
+    """While rules about the climate do not look at a zone yet, the page says so beside "no alert"."""
+    house = House(tmp_path)
+    house.fill()
+    house.backend.days = 0.4
+    says = f"{VIEW}.includes('rules about the climate begin after half a day')"
+    with opened(house) as address:
+        page.open(f"{address}/#/{view}")
+        page.until(f"{VIEW}.includes('No alert') && {says}")
+        house.backend.days = 0.6
+        page.ask("location.reload()")
+        page.until(f"{VIEW}.includes('learning, day 1 of 14')")
+        assert not page.ask(says)
 
 
 def test_a_page_that_stays_open_forgets_alerts_that_are_long_over(page: Page, tmp_path: Path) -> None:

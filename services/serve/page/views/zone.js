@@ -11,7 +11,7 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, youngNote, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -194,7 +194,7 @@ export default function zoneView(box, key) {
     const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
     const listed = (those) => those.map((one) => alertItem(one, { withZone: false }));
     put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", key), "data-key": "rules" }, t("view.rules"))),
-      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")),
+      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")), youngNote([key]),
       foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), listed(toKnow)));
   }
 
@@ -235,8 +235,10 @@ export default function zoneView(box, key) {
       if (kind === "zone" && what === key) load().catch(() => {});
       else if (kind === "zones" && !forecast) start();
       else if (kind === "zones" && shownAll && Boolean(stale) !== Boolean(zoneOf(key)?.stale)) load().catch(() => {});
-      else if (kind === "zones" && shownAll && zoneOf(key)) showHead();
-      else if (kind === "state" && !forecast) start();
+      else if (kind === "zones" && shownAll && zoneOf(key)) {
+        showHead();
+        showAlerts();
+      } else if (kind === "state" && !forecast) start();
       else if (kind === "alerts" && shownAll) showAlerts();
     },
     close: () => {
