@@ -530,6 +530,7 @@ def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path,
         page.until(f"{VIEW}.includes({READY[view]!r}) && {STATE} === 'live'")
         house.do(house.live_state.put_stats("shard-0", {**house.figures(), "left": [left]}))  # type: ignore[typeddict-item]
         page.until(f"{VIEW}.includes('There is no such zone')")
+        assert page.ask("document.querySelector('#views [data-key=zone]').hash") == "#/zone"  # one that is there
         told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
         house.do(house.live_state.put_alerts(told))
         page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
