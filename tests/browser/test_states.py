@@ -525,6 +525,7 @@ def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path,
     house = House(tmp_path)
     house.fill()
     left: dict[str, Any] = {"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}
+    page.hurry(60_000)  # each minute the page asks which zones there are
     with opened(house) as address:
         page.open(f"{address}/#/{view}/demo/north-1")
         page.until(f"{VIEW}.includes({READY[view]!r}) && {STATE} === 'live'")
