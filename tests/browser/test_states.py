@@ -12,7 +12,7 @@ from services.access_keys import AccessKeys
 from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
-from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
@@ -263,6 +263,34 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
         assert page.barriers() == []
         page.ask("location.hash = '#/whatif/demo/north-1'")
         page.until(f"{VIEW}.includes('is too old to be used')")
+
+
+LINES = "[...document.querySelectorAll('#chart-climate .legend li')].map((one) => one.textContent)"
+
+
+@pytest.mark.parametrize("begins", ["fresh", "stale"])
+def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Path, begins: str) -> None:
+    """Also once its newest row holds nothing of it any more, whether the page was open before or is opened then."""
+    house = House(tmp_path)
+    house.fill()
+    page.hurry(60_000)  # each minute the page asks which zones are stale
+    at_ms = ORIGIN_MS + 2 * HOUR_MS
+    nothing = dict.fromkeys(climate(at_ms))
+    with opened(house) as address:
+        if begins == "fresh":
+            page.open(f"{address}/#/zone/demo/north-1")
+            page.until(f"{VIEW}.includes('Tonight the air falls') && {STATE} === 'live'")
+        silent = house.forecast("north-1", at_ms, freshness_s={"air_temp_c": 7200.0})
+        silent["now"], silent["degraded"] = nothing, ["air_temp_c: last reading 2 h before the origin"]
+        house.do(house.live_state.publish([silent, house.forecast("north-2", at_ms)]))
+        if begins == "stale":
+            page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert set(page.ask(LINES)) >= {"measured", "Heating setpoint", "Leaf temperature"}
+        page.ask("document.querySelector('[data-key=target-rh_pct]').click()")  # that of each target
+        page.until("document.querySelector('#chart-climate').previousElementSibling.textContent === 'Humidity, %'")
+        assert page.complaints == [one for one in page.complaints if "503" in one]
 
 
 def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_path: Path) -> None:

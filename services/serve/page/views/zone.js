@@ -12,7 +12,7 @@ import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { t } from "../words.js";
 import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, youngNote, zonePicker } from "./parts.js";
-import { WANTED, ZoneCharts } from "./zone_charts.js";
+import { TARGETS, WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
 const RANGES = { day: 0.5, two: 2, week: 7, month: 30, season: 120, year: 365 };
@@ -59,11 +59,15 @@ export default function zoneView(box, key) {
     } catch (error) {
       if (error.status !== 503) throw error;
       stale = error.message;
-      forecast = { ...zone, forecasts: { air_temp_c: [] }, path: null, freshness_s: {} };
+      const shown = TARGETS.filter((one) => one === "air_temp_c" || one in zone.now);
+      forecast = { ...zone, forecasts: Object.fromEntries(shown.map((one) => [one, []])), path: null };
     }
     if (closed) return;
     const { base, site } = path(key);
-    const wanted = WANTED.filter((metric) => metric === "dew_point_c" || Number.isFinite(forecast.now[metric]));
+    // Also what is not read any more: its past is where one sees when that began.
+    const { now, freshness_s: ages, forecasts } = forecast;
+    const isKnown = (metric) => metric === "dew_point_c" || metric in forecasts || Number.isFinite(now[metric]) || (stale ? metric in now : Number.isFinite(ages[metric]));
+    const wanted = WANTED.filter(isKnown);
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
     const isFresh = recent && withRow(recent, forecast).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
