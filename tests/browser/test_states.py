@@ -258,6 +258,11 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
         page.ask("location.hash = '#/zone/demo/north-1'")
         page.until(f"{VIEW}.includes('This zone has no forecast now')")
         page.until(f"{VIEW}.includes('Without fresh readings there is no outlook for tonight.')")
+        said = page.ask(VIEW)
+        assert (
+            "Demo house · Last readings: Tue 1 Mar, 00:59 This zone has no forecast now: the forecast of Tomatoes"
+            in said
+        )
         page.until("document.querySelectorAll('.uplot canvas').length === 3")
         assert "forecast, band" not in page.ask("document.querySelector('#chart-climate .legend').innerText")
         assert page.barriers() == []

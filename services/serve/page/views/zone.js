@@ -98,8 +98,10 @@ export default function zoneView(box, key) {
     const zone = zoneOf(key);
     renew(title, zone.label, " ", badges(zone));
     renew(pick, zonePicker("zone", key)); // a list that is open would close
-    renew(about, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
-    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
+    const { label } = siteOf(zone);
+    renew(about, stale ? `${label} · ${t("zone.last", { time: dayAndTime(zone.read_ms, zone.timezone) })}`
+      : t("zone.about", { site: label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
+    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale).replace(key, zone.label) })) : reasons(forecast.degraded));
     if (!shownAll) put(box, head);
   }
 
