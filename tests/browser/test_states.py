@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.access_keys import AccessKeys
+from services.messages import ZoneQuality
 from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
@@ -296,6 +297,34 @@ def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Pat
         page.ask("document.querySelector('[data-key=target-rh_pct]').click()")  # that of each target
         page.until("document.querySelector('#chart-climate').previousElementSibling.textContent === 'Humidity, %'")
         assert page.complaints == [one for one in page.complaints if "503" in one]
+
+
+def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> None:
+    """Targets that it does not measure are not offered, and a handful of forecasts is no share of anything."""
+    house = House(tmp_path)
+    house.fill()
+    said = house.forecast("north-1", ORIGIN_MS + STEP_MS)
+    said["now"] = {metric: 80.0 if metric == "rh_pct" else None for metric in said["now"]}
+    house.do(house.live_state.publish([said]))
+    answer = house.backend.quality
+
+    async def quality(asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        found = await answer(asked)
+        for one in found:
+            for target, scores in one["scores"].items():
+                for score in scores.values():
+                    score["n"] = 4 if target == "rh_pct" else 0
+        return found
+
+    house.backend.quality = quality  # type: ignore[method-assign]
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until("document.querySelector('#scores tbody tr')")
+        offered = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
+        assert page.ask(offered) == ["Humidity"]
+        row = page.ask("document.querySelector('#scores tbody tr').innerText.replace(/\\s+/g, ' ')")
+        assert row == "5 min 0.50 % 0.90 % 1.00 % – 82 % 4"
+        assert page.complaints == []
 
 
 def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_path: Path) -> None:
