@@ -23,7 +23,7 @@ from models.trees.forest import LEAVES, Forest
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["GrowerError", "TreeGrower", "load_library"]
+__all__ = ["GrowerError", "TreeGrower", "least_days", "load_library"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -43,6 +43,17 @@ OPTIONS: dict[str, Any] = {
     "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1,
 }  # fmt: skip
 """Parameters of LightGBM, by their documented names."""
+
+
+def least_days(spec: ForecastSpec, zones: int) -> float:
+    """So many days of rows without gaps a tree needs, where there are that many zones.
+
+    >>> spec = ForecastSpec(channels=())
+    >>> [round(least_days(spec, zones), 1) for zones in (1, 2, 3, 100)]
+    [8.2, 5.6, 4.7, 3.1]
+    """
+    examples_a_day = max(zones, 1) * spec.steps_per_day / spec.example_steps
+    return LEAST_DAYS + MIN_EXAMPLES / examples_a_day + spec.horizon_steps[0] / spec.steps_per_day
 
 
 class GrowerError(Exception):

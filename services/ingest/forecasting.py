@@ -135,7 +135,9 @@ def zone_mixtures(
     zones: Collection[str],
 ) -> list[ZoneMixture]:  # fmt: skip
     """What the issued forecast of an origin was mixed from, of these of its zones, without the trees' version."""
-    weights = forecaster.weights(origin.basis(spec.step_ms), network).mean(axis=2)  # [Z, H, K]
+    weights = forecaster.weights(origin.basis(spec.step_ms), network)  # [Z, H, M, K]
+    answered = weights.any(axis=-1).sum(axis=2)  # a target of which a zone has no forecast has no mixture
+    weights = weights.sum(axis=2) / np.maximum(answered, 1)[..., None]  # [Z, H, K]
     found = []
     for z, zone in enumerate(origin.zones):
         if zone not in zones:

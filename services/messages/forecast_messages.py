@@ -121,7 +121,7 @@ class ZoneMixture(TypedDict):
     zone: str
     origin_ms: int
     serving: dict[str, str]  # expert with models of its own -> version; ONLINE_VERSION where it has none
-    weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over targets
+    weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over forecast targets
 
 
 class ZoneQuality(TypedDict):

@@ -273,3 +273,14 @@ def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
         assert ask(page, "evidence", f"m.eventWords({out}, '14:05')") == (
             "14:05: trees-v2 was taken out of service (the trees)."
         )
+
+
+def test_a_training_that_failed_says_why(page: Page, address: str) -> None:
+    """Its event names what began it and what went wrong; other errors have only the latter."""
+    page.open(address)
+    words = "import('/page/words.js').then((words) => words.learn('.models'))"
+    failed = {"kind": "error", "message": "the disk is full", "trigger": "operator"}
+    told = ask(page, "evidence", f"{words}.then(() => m.eventWords({json.dumps(failed)}, '14:05'))")
+    assert told == "14:05: a training failed (operator): the disk is full"
+    del failed["trigger"]
+    assert ask(page, "evidence", f"m.eventWords({json.dumps(failed)}, '14:05')") == "14:05: the disk is full"

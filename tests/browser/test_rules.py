@@ -16,6 +16,7 @@ from services.messages import SiteRulesShown
 from services.serve.api.auth import Keys
 from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
+from tests.browser.rows import new_row
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_alerts import alert
@@ -99,6 +100,12 @@ def write(page: Page, option: str, text: str, rule: str = "frost") -> None:
         page.ask(f"{{ const one = {field(option, rule)}; one.value = ''; one.dispatchEvent(new Event('input')); }}")
 
 
+def elsewhere(rule: str, house: Ruled, **options: float) -> None:
+    """Somebody else changes a rule, and has saved it."""
+    order = ChangeRules({"changes": {rule: options}}, merge=True)
+    house.documents.take("demo", SITE_ZONE, order, ORIGIN_MS)
+
+
 def save(page: Page, key: str = "") -> None:
     """Save by the keyboard; the key where it is asked for."""
     page.press("Enter")
@@ -133,6 +140,28 @@ def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: R
     assert "Changed now, on this page or by a program." in said
     assert "limit = 9.5" in rules.ask("document.querySelector('#rules pre').textContent")
     assert rules.barriers() == []
+
+
+def test_what_somebody_else_changed_is_shown(rules: Page, house: Ruled) -> None:
+    """A page that stays open follows rules that another browser changed, but never under what is typed."""
+    rules.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+    elsewhere("frost", house, limit=7.5)
+    rules.ask("window.passed_ms = 61_000")
+    new_row(rules, house, ORIGIN_MS + STEP_MS)
+    rules.until(f"{VIEW}.includes('Cold yours below 7.5 °C')")
+    assert rules.ask("document.querySelector('[data-rule=frost]').open")
+    write(rules, "limit", "9")
+    rules.until(f"({BAR}).includes('1 change is not saved.')")
+    elsewhere("heat", house, limit=31)
+    rules.ask("document.activeElement.blur()")
+    rules.ask("window.passed_ms = 122_000")
+    new_row(rules, house, ORIGIN_MS + 2 * STEP_MS)
+    rules.ask("new Promise((go) => setTimeout(go, 300))")
+    assert rules.ask(f"{field('limit')}.value") == "9"
+    rules.ask("document.querySelector('[data-key=discard]').click()")
+    rules.ask("window.passed_ms = 183_000")
+    new_row(rules, house, ORIGIN_MS + 3 * STEP_MS)
+    rules.until(f"{VIEW}.includes('Heat yours above 31.0 °C')")
 
 
 def test_what_is_typed_while_it_saves_is_not_lost(rules: Page, house: Ruled) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from services.access_keys import AccessKeys
+from services.messages import ZoneQuality
 from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
-from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
@@ -194,6 +195,27 @@ def test_a_key_of_some_sites_is_not_taken_for_a_wrong_one(page: Page, tmp_path: 
         page.until(f"{VIEW}.includes('Measured up to 01:00')")
 
 
+def test_another_key_shows_what_it_may_read(page: Page, tmp_path: Path) -> None:
+    """A key that is revoked while the page is open may be followed by one of other sites: all is asked for anew."""
+    named = AccessKeys(tmp_path / "keys")
+    before, after = (named.add(site, "read", 0, sites=[site]) for site in ("elsewhere", "demo"))
+    house = House(tmp_path, keys=Keys("op-key", named=named, read_needs_key=True))
+    house.fill()
+    house.do(house.live_state.put_alerts([change(zone="north-1")]))
+    with opened(house) as address:
+        house.state.events.longest_s = 1  # a stream is asked for again soon
+        page.open(f"{address}/#/now")
+        page.until(f"{ASKED} && document.activeElement.id === 'key'")
+        page.type(before)
+        page.press("Enter")
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('No zone has a forecast yet')")
+        named.revoke("elsewhere")
+        page.until(f"{ASKED} && {SAID} === 'This key is not accepted.'")
+        page.type(after)
+        page.press("Enter")
+        page.until("document.querySelector('[data-alert=a1]')")
+
+
 def test_an_address_that_means_nothing_is_told(page: Page, tmp_path: Path) -> None:
     """A % by itself, and a word that is no view: neither leaves the page empty."""
     house = House(tmp_path)
@@ -237,11 +259,72 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
         page.ask("location.hash = '#/zone/demo/north-1'")
         page.until(f"{VIEW}.includes('This zone has no forecast now')")
         page.until(f"{VIEW}.includes('Without fresh readings there is no outlook for tonight.')")
+        said = page.ask(VIEW)
+        assert (
+            "Demo house · Last readings: Tue 1 Mar, 00:59 This zone has no forecast now: the forecast of Tomatoes"
+            in said
+        )
         page.until("document.querySelectorAll('.uplot canvas').length === 3")
         assert "forecast, band" not in page.ask("document.querySelector('#chart-climate .legend').innerText")
         assert page.barriers() == []
         page.ask("location.hash = '#/whatif/demo/north-1'")
         page.until(f"{VIEW}.includes('is too old to be used')")
+
+
+LINES = "[...document.querySelectorAll('#chart-climate .legend li')].map((one) => one.textContent)"
+
+
+@pytest.mark.parametrize("begins", ["fresh", "stale"])
+def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Path, begins: str) -> None:
+    """Also once its newest row holds nothing of it any more, whether the page was open before or is opened then."""
+    house = House(tmp_path)
+    house.fill()
+    page.hurry(60_000)  # each minute the page asks which zones are stale
+    at_ms = ORIGIN_MS + 2 * HOUR_MS
+    nothing = dict.fromkeys(climate(at_ms))
+    with opened(house) as address:
+        if begins == "fresh":
+            page.open(f"{address}/#/zone/demo/north-1")
+            page.until(f"{VIEW}.includes('Tonight the air falls') && {STATE} === 'live'")
+        silent = house.forecast("north-1", at_ms, freshness_s={"air_temp_c": 7200.0})
+        silent["now"], silent["degraded"] = nothing, ["air_temp_c: last reading 2 h before the origin"]
+        house.do(house.live_state.publish([silent, house.forecast("north-2", at_ms)]))
+        if begins == "stale":
+            page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert set(page.ask(LINES)) >= {"measured", "Heating setpoint", "Leaf temperature"}
+        page.ask("document.querySelector('[data-key=target-rh_pct]').click()")  # that of each target
+        page.until("document.querySelector('#chart-climate').previousElementSibling.textContent === 'Humidity, %'")
+        assert page.complaints == [one for one in page.complaints if "503" in one]
+
+
+def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> None:
+    """Targets that it does not measure are not offered, and a handful of forecasts is no share of anything."""
+    house = House(tmp_path)
+    house.fill()
+    said = house.forecast("north-1", ORIGIN_MS + STEP_MS)
+    said["now"] = {metric: 80.0 if metric == "rh_pct" else None for metric in said["now"]}
+    house.do(house.live_state.publish([said]))
+    answer = house.backend.quality
+
+    async def quality(asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        found = await answer(asked)
+        for one in found:
+            for target, scores in one["scores"].items():
+                for score in scores.values():
+                    score["n"] = 4 if target == "rh_pct" else 0
+        return found
+
+    house.backend.quality = quality  # type: ignore[method-assign]
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until("document.querySelector('#scores tbody tr')")
+        offered = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
+        assert page.ask(offered) == ["Humidity"]
+        row = page.ask("document.querySelector('#scores tbody tr').innerText.replace(/\\s+/g, ' ')")
+        assert row == "5 min 0.50 % 0.90 % 1.00 % – 82 % 4"
+        assert page.complaints == []
 
 
 def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_path: Path) -> None:
@@ -370,6 +453,22 @@ def test_a_page_that_stays_open_counts_the_days(page: Page, tmp_path: Path) -> N
         assert page.complaints == []
 
 
+@pytest.mark.parametrize("view", ["now", "zone/demo/north-1"])
+def test_no_alert_of_a_new_zone_is_no_verdict(page: Page, tmp_path: Path, view: str) -> None:
+    """While rules about the climate do not look at a zone yet, the page says so beside "no alert"."""
+    house = House(tmp_path)
+    house.fill()
+    house.backend.days = 0.4
+    says = f"{VIEW}.includes('rules about the climate begin after half a day')"
+    with opened(house) as address:
+        page.open(f"{address}/#/{view}")
+        page.until(f"{VIEW}.includes('No alert') && {says}")
+        house.backend.days = 0.6
+        page.ask("location.reload()")
+        page.until(f"{VIEW}.includes('learning, day 1 of 14')")
+        assert not page.ask(says)
+
+
 def test_a_page_that_stays_open_forgets_alerts_that_are_long_over(page: Page, tmp_path: Path) -> None:
     """The newest of them stay, and what still warns."""
     house = House(tmp_path)
@@ -488,11 +587,13 @@ def test_a_zone_that_leaves_is_told_where_it_is_open(page: Page, tmp_path: Path,
     house = House(tmp_path)
     house.fill()
     left: dict[str, Any] = {"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}
+    page.hurry(60_000)  # each minute the page asks which zones there are
     with opened(house) as address:
         page.open(f"{address}/#/{view}/demo/north-1")
         page.until(f"{VIEW}.includes({READY[view]!r}) && {STATE} === 'live'")
         house.do(house.live_state.put_stats("shard-0", {**house.figures(), "left": [left]}))  # type: ignore[typeddict-item]
         page.until(f"{VIEW}.includes('There is no such zone')")
+        assert page.ask("document.querySelector('#views [data-key=zone]').hash") == "#/zone"  # one that is there
         told = [change(id, zone="north-2", changed_ms=ORIGIN_MS, seen_ms=ORIGIN_MS) for id in ("a1", "a2", "a3")]
         house.do(house.live_state.put_alerts(told))
         page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")

@@ -333,9 +333,17 @@ def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, addr
     assert "Too late 2 Their time was already processed." in said
     assert "Time in the future" in said
     assert "Set the device's clock, and send Unix time in milliseconds." in said
+    assert "Refused 4 Could not be used; see below." in said
     assert "Learning (shard-0) works" in said
     house.do(house.live_state.put_stats("shard-0", {**house.figures(), "last_error": "the disk is full"}))  # type: ignore[typeddict-item]
     shows(page, "the disk is full")
+    refused = {
+        "values_refused": {"out_of_range": 7},
+        "plans_refused": {"malformed": 1},
+        "plan_metrics_refused": {"unit": 2},
+    }
+    house.do(house.live_state.put_stats("shard-0", {**house.figures(), **refused}))  # type: ignore[typeddict-item]
+    shows(page, "Refused 14 Could not be used; see below.")
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
 
 

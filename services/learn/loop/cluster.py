@@ -13,12 +13,13 @@ import ray
 
 from models.families import FAMILIES
 from models.spec import Place
+from models.trees.tree_grower import least_days
 from services.config import LearnSettings, Settings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
-from services.learn.experts import EXPERTS, LEAST_EXAMPLES, NETWORK, TUNED, Expert, learn_settings
+from services.learn.experts import EXPERTS, LEAST_EXAMPLES, NETWORK, TREES, TUNED, Expert, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.artefact_files import MODELS
 from services.learn.promotion.comparison_actor import Comparison
@@ -152,6 +153,15 @@ class RayCluster:
             return (newest - oldest) / DAY_MS
         window_ms = int(max(self.learn.window_days, self.learn.min_days) * DAY_MS)
         return self._history.covered_ms(max(oldest, newest - window_ms), newest) / DAY_MS
+
+    def least_days(self) -> float:
+        """So many days of rows a training needs at least, whatever the settings say: trees the more, the fewer zones
+        there are; 0 for others.
+        """
+        if self._expert is not TREES:
+            return 0.0
+        zones = sum(len(stats["zones"]) for stats in self._shards())
+        return least_days(self._spec, zones) / (1 - self.learn.held_back)  # its twin does without these
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""

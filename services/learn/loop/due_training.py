@@ -29,10 +29,13 @@ LOOK_S = 2.0
 
 
 class StreamHistory(Protocol):
-    """What is asked of the rows; both methods may raise, and none may hang."""
+    """What is asked of the rows; each method may raise, and none may hang."""
 
     def history_days(self) -> float:
         """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
+
+    def least_days(self) -> float:
+        """How many days of it a training needs at least, whatever the settings say."""
 
     def news(self, since_ms: int) -> NewData:
         """What drifted in rows that end after ``since_ms``, and how many days of rows there are since; ``rows``: all
@@ -77,6 +80,7 @@ class DueTraining:
         if trigger is None or not self._may_begin(trigger, models):
             return None
         days = self._rows.history_days()
+        self.triggers.min_days = max(self._settings.min_days, self._rows.least_days())
         trigger = self.triggers.due(now_s, days, news)
         if trigger is not None and not self.triggers.has_model:
             self._see_models(self._registry.list(), now_s)

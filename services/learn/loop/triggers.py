@@ -72,7 +72,7 @@ class Triggers:
         self._cool_down_s, self._rest = cool_down_s, rest
         self._pause = Backoff(max(cool_down_s, 1.0), max(cool_down_s, LONGEST_PAUSE_S))
         self._failures = 0  # in a row
-        self._min_days = min_days
+        self.min_days = min_days
         self.has_model = False
         self._quiet_until_s = self._scheduled_from_s = now_s
         self._started_s = self._rested_s = now_s
@@ -110,7 +110,7 @@ class Triggers:
             return None
         if self._asked is not None:
             return Trigger("operator", self._asked)
-        if history_days < self._min_days or now_s < self._quiet_until_s:
+        if history_days < self.min_days or now_s < self._quiet_until_s:
             return None
         if not self.has_model:
             first = Trigger("first", f"{history_days:.1f} days of {self._days_of}, no model yet")
@@ -152,7 +152,7 @@ class Triggers:
     @property
     def first_words(self) -> str:
         """What the first one waits for."""
-        return f"once there are {self._min_days:.2g} days of {self._days_of}"
+        return f"once there are {self.min_days:.2g} days of {self._days_of}"
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.

@@ -18,6 +18,9 @@ let open = { name: "", key: "", view: null, isThere: false }; // whether its zon
 let lastKey = "";
 let kept = ""; // the address of what is open
 
+// The zone that was looked at last, unless it has left.
+const usualKey = () => (store.loaded && !zoneOf(lastKey) ? "" : lastKey);
+
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -37,7 +40,7 @@ function route() {
 function showFrame() {
   byId("skip").textContent = t("skip");
   const names = LISTED.map((name) => h("li", {}, h("a", {
-    href: addressOf(name, OF_ZONE.includes(name) ? lastKey : ""), "aria-current": open.name === name ? "page" : null, "data-key": name,
+    href: addressOf(name, OF_ZONE.includes(name) ? usualKey() : ""), "aria-current": open.name === name ? "page" : null, "data-key": name,
   }, t(`view.${name}`))));
   byId("views").setAttribute("aria-label", t("views"));
   renew(byId("views"), h("ul", {}, names)); // else it would be gone between press and release
@@ -120,7 +123,7 @@ function show(anew) {
     return;
   }
   if (OF_ZONE.includes(name)) {
-    if (!key) key = lastKey || store.zones[0]?.key || "";
+    if (!key) key = usualKey() || store.zones[0]?.key || "";
     if (key) lastKey = key;
   }
   if (!anew && open.name === name && open.key === key) return;

@@ -41,7 +41,9 @@ export function eventWords(event, time) {
     if (!better || isEither(better)) return t(event.before === "online" ? "event.first" : "event.swap", values);
     return t(event.before === "online" ? (better.ratio <= 1 ? "event.first.gain" : "event.first") : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio), than: rival(better.against) });
   }
-  const key = `event.${event.kind}`;
+  const isError = event.kind === "error"; // that of a training names what began it, too
+  const why = reason((!isError && event.trigger) || event.message || event.reason || "");
+  const key = isError && event.trigger ? "event.failed" : `event.${event.kind}`;
   if (!has(key)) return `${time}: ${event.kind} ${version} ${reason(event.message ?? event.reason ?? "")}`.trim();
-  return t(key, { ...values, seconds: count(Math.round(event.seconds ?? 0)), why: reason(event.trigger ?? event.message ?? event.reason ?? "") });
+  return t(key, { ...values, seconds: count(Math.round(event.seconds ?? 0)), why, trigger: reason(event.trigger ?? "") });
 }

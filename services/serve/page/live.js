@@ -27,9 +27,12 @@ export async function follow(tell, state) {
   addEventListener("pagehide", () => cut?.abort()); // pages that are kept hold none
   setInterval(cutSilent, 5000);
   let last = "";
+  let before = "";
   let failed = 0;
   for (;;) {
     const sent = keyFor("read");
+    if (sent !== before) last = ""; // another key may read other sites: all is asked for anew
+    before = sent;
     try {
       const answer = await open(last);
       if (answer.status === 401 || answer.status === 403) {

@@ -14,7 +14,16 @@ from models.trees import tree_grower
 from models.trees.example_set import ExampleSet
 from models.trees.family import TreesFamily
 from models.trees.forest import Forest
-from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, load_library
+from models.trees.tree_grower import (
+    HISTORY_DAYS,
+    OPTIONS,
+    GrowerError,
+    TreeGrower,
+    _fit,
+    _forest,
+    least_days,
+    load_library,
+)
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -220,3 +229,16 @@ def test_trees_whose_leaves_are_infinite_are_refused(name):
     arrays[name].flat[0] = np.inf
     with pytest.raises(ValueError, match="leaves are not finite"):
         TreesFamily().load(spec, {"regressors": 3}, arrays)
+
+
+def test_the_least_days_are_those_that_a_tree_needs():
+    """With an hour less there is none."""
+    steps = round(least_days(SPEC, 3) * SPEC.steps_per_day)
+    hour = SPEC.steps_per_day // 24
+    found = []
+    for rows in (steps - hour, steps + SPEC.example_steps):
+        grower = TreeGrower(SPEC)
+        for step in range(rows):
+            grower.add(example(step))
+        found.append(grower.grow(np.ones((H, M))))
+    assert [forest is not None for forest in found] == [False, True]

@@ -40,6 +40,7 @@ class FakeCluster:
         self.pointer = "online"
         self.drifts: list[tuple[int, str]] = []  # (row end, words)
         self.rows = 100
+        self.needs_days = 0.0
 
     def news(self, since_ms: int) -> NewData:
         words = [said for at_ms, said in self.drifts if at_ms > since_ms]
@@ -47,6 +48,9 @@ class FakeCluster:
 
     def history_days(self) -> float:
         return self.days
+
+    def least_days(self) -> float:
+        return self.needs_days
 
     def flush(self) -> dict[str, int]:
         return {"0": 17}

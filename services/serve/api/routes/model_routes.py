@@ -53,7 +53,8 @@ def model_routes(state: ApiState) -> APIRouter:
     @routes.get("/models/zones", response_model=None, responses=served)
     async def served_zones(authorization: Authorization = None) -> Response:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
-        weighs in the newest forecast, by horizon in minutes, as the mean over targets.
+        weighs in the newest forecast, by horizon in minutes, as the mean over the targets that
+        are forecast there.
         """
         view = state.readable(authorization)
         return encoded(ZonesServed(zones=[one for one in await backend.mixtures() if view.has(one["site"])]))

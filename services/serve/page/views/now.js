@@ -6,7 +6,7 @@ import { reason } from "../reasons.js";
 import { addressOf, alertsOf, siteOf, store } from "../store.js";
 import { capital, t } from "../words.js";
 import { groupedItems } from "./alert_groups.js";
-import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, reading, shownAlerts, waiting } from "./parts.js";
+import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, reading, shownAlerts, waiting, youngNote } from "./parts.js";
 
 export default function nowView(box) {
   const title = h("h2", {});
@@ -76,7 +76,7 @@ export default function nowView(box) {
     const folded = (...of) => foldedAlerts(alerts, ...of);
     const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
     const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
-    put(alerts, title, shown.length ? h("ul", {}, groupedItems(alerts, shown)) : h("p", {}, t("alerts.quiet")),
+    put(alerts, title, shown.length ? h("ul", {}, groupedItems(alerts, shown)) : h("p", {}, t("alerts.quiet")), youngNote(store.zones.map((zone) => zone.key)),
       folded("info", t("alerts.know", { n: toKnow.length }), groupedItems(alerts, toKnow)), folded("pending", t("alerts.pending", { n: pending.length }), groupedItems(alerts, pending)), folded("over", t("alerts.over"), over.map((one) => alertItem(one))));
   }
 

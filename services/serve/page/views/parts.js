@@ -192,6 +192,9 @@ export const isPressing = (alert) => alert.state === "firing" && alert.severity 
 export const shownAlerts = () => Object.values(store.alerts).filter((one) => STATES.includes(one.state))
   .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
 
+// Rules about the climate need half of a zone's last day (docs/alerts.md): without it "no alert" is no verdict.
+export const youngNote = (keys) => (keys.some((key) => store.days[key] < 0.5) ? h("p", { class: "small soft" }, t("alerts.young")) : null);
+
 export const foldedAlerts = (box, id, title, items) => (items.length
   ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", { "data-key": `${id} summary` }, title), h("ul", {}, items)) : null);
 

@@ -5,7 +5,7 @@ import { timeOf, dayAndTime } from "../clock.js";
 import { h, put, single } from "../dom.js";
 import { nearest } from "../forecast.js";
 import { broken } from "../past.js";
-import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
+import { FEW, judged, lastNightWords, pastForecasts } from "../quality_words.js";
 import { reason } from "../reasons.js";
 import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
@@ -18,6 +18,11 @@ const DAY_MS = 86_400_000;
 const AGAIN_MS = 60_000; // the shard is asked for all of it
 const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
 
+// What is measured in a zone, or was: of other targets there is no forecast to judge.
+const targetsOf = ({ scores }, { now }) => {
+  const known = Object.keys(scores).filter((one) => Number.isFinite(now[one]) || Object.values(scores[one]).some(({ n }) => n));
+  return known.length ? known : Object.keys(scores);
+};
 const horizonsOf = ({ scores }) => Object.keys(Object.values(scores)[0] ?? {}).map(Number);
 
 export default function qualityView(box, key) {
@@ -43,6 +48,8 @@ export default function qualityView(box, key) {
     ]);
     if (closed) return;
     const horizons = horizonsOf(quality);
+    const targets = targetsOf(quality, zone());
+    if (!targets.includes(target)) target = targets[0] ?? target;
     if (horizons.length && !horizons.includes(horizon)) horizon = horizons.at(-1);
     const day = learningDay(key);
     put(learning, day ? h("p", { class: "note" }, t("quality.learning", { day })) : null);
@@ -52,7 +59,7 @@ export default function qualityView(box, key) {
         h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, alerts, parts);
       chart = new TimeChart(chartBox, { label: t("quality.past"), timeZone: zone().timezone, height: 280 });
     }
-    const wanted = JSON.stringify([Object.keys(quality.scores), horizons]);
+    const wanted = JSON.stringify([targets, horizons]);
     if (choices !== wanted) showControls(horizons); // else they stay: a list that is open would close
     choices = wanted;
     showTable(horizons);
@@ -67,7 +74,7 @@ export default function qualityView(box, key) {
       showPast();
     };
     put(controls,
-      tabs("target", "chart.target", Object.keys(quality.scores).map((one) => [one, name(one)]), target, (value) => {
+      tabs("target", "chart.target", targetsOf(quality, zone()).map((one) => [one, name(one)]), target, (value) => {
         target = value;
         taken();
       }),
@@ -123,7 +130,7 @@ export default function qualityView(box, key) {
 
   function showTable(horizons) {
     const rows = horizons.map((one) => [one, quality.scores[target]?.[one]]).filter(([, score]) => score?.n);
-    const better = (score) => (score.naive_24h ? `${count(Math.round(100 * (1 - score.model / score.naive_24h)))}\u00a0%` : "–");
+    const better = (score) => (score.n >= FEW && score.naive_24h ? `${count(Math.round(100 * (1 - score.model / score.naive_24h)))}\u00a0%` : "–");
     const honest = ({ coverage, n }) => (n < 50 ? "" : coverage >= 0.7 && coverage <= 0.92 ? "good" : coverage < 0.6 ? "bad" : "");
     const title = t("quality.table", { metric: name(target) });
     const heads = [["quality.lead", "text"], ["quality.error"], ["quality.now"], ["quality.yesterday"], ["quality.less"], ["quality.inside"], ["quality.cases"]];

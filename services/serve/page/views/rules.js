@@ -9,6 +9,7 @@ import { capital, has, spoken, t } from "../words.js";
 import { limitWords, noZone, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
+const AGAIN_MS = 60_000; // that somebody else changed a rule is no event
 const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
 const SEVERITIES = ["info", "warning", "critical"];
 const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
@@ -42,14 +43,26 @@ export default function rulesView(box, wanted) {
   const [site, ...rest] = key.split("/");
   const zone = rest.join("/"); // whose rules these are; "": those of the site
   const asked = `rules?${zone ? "zone" : "site"}=${encodeURIComponent(key)}`;
-  let [said, closed, errors, message, waits] = [null, false, {}, "", true];
+  let [said, closed, errors, message, waits, askedAt] = [null, false, {}, "", true, 0];
   const draft = () => (drafts[key] ??= { rules: Object.create(null) });
   const isTouched = () => Object.keys(draft()).length > 1 || Object.keys(draft().rules).length > 0;
   const bar = h("div", { class: "savebar", role: "region", "aria-label": t("rules.save") });
 
   async function load() {
+    askedAt = Date.now();
     said = await get(asked);
     if (!closed) show();
+  }
+
+  // What another browser, a program or a file changed meanwhile; never under what somebody types.
+  const isIdle = () => !closed && !isTouched() && !box.querySelector(":is(input, select):focus");
+  async function renew() {
+    askedAt = Date.now();
+    const before = said;
+    const found = await get(asked);
+    if (!isIdle() || said !== before || JSON.stringify(found) === JSON.stringify(said)) return;
+    said = found;
+    show();
   }
 
   // Of a rule's option: what is typed, else what holds.
@@ -258,7 +271,11 @@ export default function rulesView(box, wanted) {
 
   start();
   return {
-    update: (kind) => waits && ["zones", "state"].includes(kind) && start(),
+    update: (kind) => {
+      if (!["zones", "state"].includes(kind)) return;
+      if (waits) start();
+      else if (said && isIdle() && Math.abs(Date.now() - askedAt) >= AGAIN_MS) renew().catch(() => {});
+    },
     unsaved: isTouched,
     discard: () => delete drafts[key],
     close: () => {

@@ -8,6 +8,7 @@ import { figures, loading, table, timeWords } from "./parts.js";
 
 const EVERY_MS = 5000;
 const SILENT_S = 30;
+const REFUSED = ["rejected", "values_refused", "plans_refused", "plan_metrics_refused"]; // by reason; all of it is in the table of what was kept out
 const TELLING = ["shard", "gateway", "runtime"]; // these tell their figures each second
 
 export default function systemView(box) {
@@ -32,7 +33,7 @@ export default function systemView(box) {
 
   function show() {
     const shards = named("shard").map(([, found]) => found);
-    const rejected = shards.reduce((total, one) => total + Object.values(one.rejected ?? {}).reduce((a, b) => a + b, 0), 0);
+    const rejected = shards.flatMap((one) => REFUSED.flatMap((field) => Object.values(one[field] ?? {}))).reduce((a, b) => a + b, 0);
     const [site, newest] = shards.flatMap((one) => Object.entries(one.watermark_ms ?? {})).reduce((best, one) => (one[1] > best[1] ? one : best), ["", 0]);
     const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
     const { health } = status;

@@ -11,8 +11,8 @@ import { addressOf, keyOf, path, query, siteOf, store, zoneOf } from "../store.j
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { t } from "../words.js";
-import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, zonePicker } from "./parts.js";
-import { WANTED, ZoneCharts } from "./zone_charts.js";
+import { alertItem, badges, figures, foldedAlerts, loading, name, noZone, reading, reasons, shownAlerts, table, tabs, youngNote, zonePicker } from "./parts.js";
+import { TARGETS, WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
 const RANGES = { day: 0.5, two: 2, week: 7, month: 30, season: 120, year: 365 };
@@ -59,11 +59,15 @@ export default function zoneView(box, key) {
     } catch (error) {
       if (error.status !== 503) throw error;
       stale = error.message;
-      forecast = { ...zone, forecasts: { air_temp_c: [] }, path: null, freshness_s: {} };
+      const shown = TARGETS.filter((one) => one === "air_temp_c" || one in zone.now);
+      forecast = { ...zone, forecasts: Object.fromEntries(shown.map((one) => [one, []])), path: null };
     }
     if (closed) return;
     const { base, site } = path(key);
-    const wanted = WANTED.filter((metric) => metric === "dew_point_c" || Number.isFinite(forecast.now[metric]));
+    // Also what is not read any more: its past is where one sees when that began.
+    const { now, freshness_s: ages, forecasts } = forecast;
+    const isKnown = (metric) => metric === "dew_point_c" || metric in forecasts || Number.isFinite(now[metric]) || (stale ? metric in now : Number.isFinite(ages[metric]));
+    const wanted = WANTED.filter(isKnown);
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
     const isFresh = recent && withRow(recent, forecast).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
@@ -94,8 +98,10 @@ export default function zoneView(box, key) {
     const zone = zoneOf(key);
     renew(title, zone.label, " ", badges(zone));
     renew(pick, zonePicker("zone", key)); // a list that is open would close
-    renew(about, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
-    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
+    const { label } = siteOf(zone);
+    renew(about, stale ? `${label} · ${t("zone.last", { time: dayAndTime(zone.read_ms, zone.timezone) })}`
+      : t("zone.about", { site: label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
+    renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale).replace(key, zone.label) })) : reasons(forecast.degraded));
     if (!shownAll) put(box, head);
   }
 
@@ -194,7 +200,7 @@ export default function zoneView(box, key) {
     const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
     const listed = (those) => those.map((one) => alertItem(one, { withZone: false }));
     put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", key), "data-key": "rules" }, t("view.rules"))),
-      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")),
+      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, listed(shown)) : h("p", {}, t("alerts.quiet.zone")), youngNote([key]),
       foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), listed(toKnow)));
   }
 
@@ -235,8 +241,10 @@ export default function zoneView(box, key) {
       if (kind === "zone" && what === key) load().catch(() => {});
       else if (kind === "zones" && !forecast) start();
       else if (kind === "zones" && shownAll && Boolean(stale) !== Boolean(zoneOf(key)?.stale)) load().catch(() => {});
-      else if (kind === "zones" && shownAll && zoneOf(key)) showHead();
-      else if (kind === "state" && !forecast) start();
+      else if (kind === "zones" && shownAll && zoneOf(key)) {
+        showHead();
+        showAlerts();
+      } else if (kind === "state" && !forecast) start();
       else if (kind === "alerts" && shownAll) showAlerts();
     },
     close: () => {

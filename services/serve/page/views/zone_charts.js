@@ -18,7 +18,7 @@ const EQUIPMENT = {
   vent_lee_pct: "vent", vent_wind_pct: "rain", lamp_pct: "lamp", screen_energy_pct: "screen", screen_black_pct: "black", co2_dosing_pct: "co2", fog_pct: "dew", fan_pct: "leaf",
   heat_pipe_low_c: "pipe", heat_pipe_grow_c: "other",
 };
-const TARGETS = ["air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa"];
+export const TARGETS = ["air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa"];
 const WEATHER = ["out_temp_c", "out_radiation_w_m2"];
 
 export const WANTED = [...TARGETS, "dew_point_c", "leaf_temp_c", "par_umol_m2_s", "sp_heat_c", "sp_vent_c", "sp_rh_pct", "sp_co2_ppm", ...Object.keys(EQUIPMENT), ...WEATHER];

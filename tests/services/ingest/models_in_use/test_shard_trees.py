@@ -19,7 +19,7 @@ from services.ingest.snapshots.snapshot import Snapshots
 from services.messages import ONLINE_VERSION
 from tests.services.forests import keep_as_before, point_at, save_trees
 from tests.services.ingest.rig import Clock, Rig, day, filled
-from tests.services.ingest.samples import STEP, T0
+from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 
 class Trees:
@@ -256,3 +256,14 @@ def test_what_each_zone_is_served_by_and_what_weighs_in_it(trees: Trees) -> None
         assert one["serving"] == {"network": "v3", "trees": "trees-v2", "tuned": ONLINE_VERSION}
         assert sum(shares["30"] for shares in one["weights"].values()) == pytest.approx(1, abs=1e-3)
         assert set(one["weights"]) <= set(EXPERTS)
+
+
+def test_shares_of_a_zone_with_one_sensor_sum_to_one(tmp_path: Path) -> None:
+    """Targets that the zone does not measure have no mixture, and take no share from the others."""
+    batches = [[sample(T0 + n * STEP, n, air_temp_c=20 + n % 7 / 3)] for n in range(30)]
+    rig = Rig(tmp_path, filled(new_records(batches)))
+    shard = rig.shard()
+    rig.drain(shard)
+    (found,) = shard.questions.mixtures()
+    for minutes in ("5", "30", "1440"):
+        assert sum(shares[minutes] for shares in found["weights"].values()) == pytest.approx(1, abs=1e-3)

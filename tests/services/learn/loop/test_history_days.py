@@ -45,3 +45,13 @@ def test_months_without_rows_are_no_days_of_history(tmp_path: Path, monkeypatch:
     assert trees.news(BEGIN_MS + DAY_MS // 2).days == 1.5
     hours(BEGIN_MS + 151 * DAY_MS + HOUR_MS, 24)
     assert days() == 2
+
+
+def test_trees_wait_for_more_days_where_there_are_few_zones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first training on one zone failed again and again for days, as if something were broken."""
+    settings = load_settings(data_dir=tmp_path / "data")
+    trees = RayCluster(settings, TREES)
+    for zones, days in (([], 9.66), (["demo/a"], 9.66), (["demo/a", "demo/b"], 6.6)):
+        monkeypatch.setattr(trees, "_shards", lambda zones=zones: [{"zones": zones}])
+        assert trees.least_days() == pytest.approx(days, abs=0.01)
+    assert RayCluster(settings).least_days() == 0

@@ -258,6 +258,15 @@ def test_the_status_says_why_a_training_that_is_due_does_not_begin(
     assert retrainer.status()["next_training"] == "in 1.6 min: every 1.7 min"
 
 
+def test_a_training_waits_for_the_days_that_it_needs(make: Make, cluster: FakeCluster) -> None:
+    """Where these are more than the settings say, as of trees on few zones, none begins that would fail; it is told."""
+    cluster.days, cluster.needs_days = 6.0, 9.7
+    retrainer = make()
+    retrainer.retrain_if_due()
+    assert cluster.orders == []
+    assert retrainer.status()["next_training"] == "once there are 9.7 days of history"
+
+
 def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A history that cannot be read stands in the status between two looks, and no longer after a look that worked."""
     retrainer = make()

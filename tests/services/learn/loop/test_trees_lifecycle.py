@@ -59,7 +59,7 @@ class Here(RayCluster):
         self.orders: list[TrainingRequest] = []
 
     def _shards(self) -> list[dict[str, Any]]:
-        return [{"behind": False, "events": [], "zone_rows": 100}]
+        return [{"behind": False, "events": [], "zone_rows": 100, "zones": list(ZONES)}]
 
     def flush(self) -> dict[str, int]:
         return {"0": 17}
