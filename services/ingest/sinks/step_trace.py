@@ -20,7 +20,7 @@ from edge.wire.reading import Sample
 from edge.wire.topic import parse_topic
 from edge.wire.trace_id import in_step, step_end_ms, step_span_id, step_trace_id
 from services.messages import ZoneForecast
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import ClosedStep, DeadLetter
 
 if TYPE_CHECKING:
     from services.observe.spans import Spans
@@ -99,7 +99,7 @@ class StepTrace:
             for site, end_ms in looked:
                 self._add("look for alerts", site, end_ms, (self._times[-2], self._times[-1]), {})
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """See :class:`~services.ingest.sinks.sink.Sink`."""
         if steps and _log.isEnabledFor(logging.DEBUG):
             first, last = self._read[0], self._read[-1]

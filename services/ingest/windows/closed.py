@@ -12,7 +12,7 @@ import msgspec
 from edge.log import Record
 from edge.wire.reading import Refusal
 from edge.wire.topic import parse_topic
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import ClosedStep, DeadLetter
 
 __all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "Place"]
 
@@ -58,7 +58,7 @@ class Closed:
     refused are no samples: they are in ``plans_refused``, single metrics of those it took in ``plan_metrics_refused``.
     """
 
-    steps: list[SiteStep] = field(default_factory=list)
+    steps: list[ClosedStep] = field(default_factory=list)
     accepted: int = 0
     duplicates: int = 0
     late: int = 0
@@ -77,12 +77,12 @@ class Feed:
 
     def __init__(self) -> None:
         self.closed = Closed()
-        self._steps: list[tuple[int, SiteStep]] = []
+        self._steps: list[tuple[int, ClosedStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
         self._marks: list[tuple[Place, int, Left | None]] = []
 
-    def step(self, at: int, step: SiteStep) -> None:
+    def step(self, at: int, step: ClosedStep) -> None:
         """A step that the record at place ``at`` closed."""
         self._steps.append((at, step))
 
