@@ -21,7 +21,8 @@ from services.errors import FirstError, HistoryError
 from services.store.rows import ClosedStep, DeviceRows
 from services.store.storage import Storage, always, stored_in
 from services.store.tables.old_files import refuse_old_files
-from services.store.tables.row_table import RowTable, TableSpec
+from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableSpec
 
 __all__ = ["DEVICE_ROWS", "ZONE_ROWS", "History", "MissingAdded", "age_column", "zone_table"]
 
