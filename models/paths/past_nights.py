@@ -22,7 +22,6 @@ from models.zone_arrays import ZoneArrays, ZoneState
 __all__ = ["DAY", "LEAST", "NIGHT", "PastNights", "pooled_chance", "usual_limit"]
 
 F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]

@@ -82,7 +82,7 @@ def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.M
                 until(partial(forecast, shard, hour), f"the last step of hour {hour} is forecast", 10)
         assert len(merges) == 1
         released.set()
-        until(lambda: shard.step() or not shard._daily_merge.is_running, "the merge is seen to be over")
+        until(lambda: shard.step() or shard._daily_merge._running is None, "the merge is seen to be over")
         rig.log.append(new_records([[sample(T0 + 26 * 12 * STEP, 26)]]))
         until(partial(forecast, shard, 26), "the next hour is forecast")
         until(lambda: len(merges) == 2, "the days that ended meanwhile are merged")
