@@ -165,7 +165,7 @@ class WhatIf(BaseModel):
     @field_validator("changes", mode="before")
     @classmethod
     def _for_a_day(cls, changes: Any) -> Any:
-        """``{metric: value}``, as before there were times: this value from now on, for a day."""
+        """``{metric: value}`` is short for this value from now on, for a day."""
         if isinstance(few_members(changes), dict):
             return [{"metric": metric, "set": value} for metric, value in changes.items()]
         return changes
