@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,8 @@ from services.ingest.snapshots.snapshot import FencedError
 from services.store.storage import FolderStorage, Storage
 from services.store.tables import row_table
 from services.store.tables.delta_log import DeltaLog, TableChangedError
-from tests.services.store.tables.written_rows import DAY, STEP, T0, rows, table, there
+from tests.services.store.tables.written_rows import DAY, STEP, T0, CrashError, crashing, rows, table, there
 from tests.storages import Open
-
-
-class _CrashError(BaseException):
-    """Stands for the end of the process: nothing cleans up after it."""
 
 
 def test_a_writer_that_was_taken_over_adds_nothing(opened: Open) -> None:
@@ -131,24 +127,6 @@ def test_many_write_at_once(opened: Open) -> None:
         assert there(opened(), f"s{number}") == [*range(12), *(288 * 3 + n for n in range(12))]
 
 
-def crashing(monkeypatch: pytest.MonkeyPatch, moments: Iterator[bool]) -> None:
-    """Each file that is written and each commit may be the last thing that a process does, before or after it."""
-
-    def around(act: Callable[..., Any]) -> Callable[..., Any]:
-        def acted(*said: Any, **more: Any) -> Any:
-            if next(moments):
-                raise _CrashError
-            done = act(*said, **more)
-            if next(moments):
-                raise _CrashError
-            return done
-
-        return acted
-
-    monkeypatch.setattr(row_table, "write_table", around(row_table.write_table))
-    monkeypatch.setattr(DeltaLog, "_commit", around(DeltaLog._commit))
-
-
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.lists(st.integers(1, 9), min_size=12, max_size=12))
 @pytest.mark.thorough
@@ -171,7 +149,7 @@ def test_a_crash_at_any_moment_changes_nothing(
                 done += size
                 if turn % 3 == 0:
                     writer.compact(T0 + 45 * DAY, [0])
-            except _CrashError:
+            except CrashError:
                 writer, done = table(storage), max(0, done - 7)
     assert there(storage) == wanted
     assert there(storage, zone="z2") == wanted

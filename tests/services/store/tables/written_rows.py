@@ -1,15 +1,21 @@
-"""Rows of one table for tests: made, written and read."""
+"""Rows of one table for tests: made, written and read, by processes that may end at any moment."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from services.store.history import ZONE_ROWS
 from services.store.storage import Storage
+from services.store.tables import row_table
+from services.store.tables.delta_log import DeltaLog
 from services.store.tables.row_table import RowTable
 
-__all__ = ["DAY", "STEP", "T0", "rows", "table", "there"]
+__all__ = ["DAY", "STEP", "T0", "CrashError", "crashing", "rows", "table", "there"]
 
 T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000  # 2022-03-01 00:00 UTC
 
@@ -30,3 +36,27 @@ def rows(*numbers: int, site: str = "demo", zones: tuple[str, ...] = ("z1", "z2"
 def there(storage: Storage, site: str = "demo", zone: str = "z1") -> list[int]:
     found = table(storage).read(sites=[site], zone=zone)
     return [] if found is None else sorted((found["end_ms"].to_numpy() - T0) // STEP)
+
+
+class CrashError(BaseException):
+    """Stands for the end of the process: nothing cleans up after it."""
+
+
+def crashing(patch: pytest.MonkeyPatch, moments: Iterator[bool], *more: tuple[Any, str]) -> None:
+    """Each file that is written and each commit may be the last thing that a process does, before or after it; so may
+    be ``more`` methods.
+    """
+
+    def around(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acted(*said: Any, **more: Any) -> Any:
+            if next(moments):
+                raise CrashError
+            done = act(*said, **more)
+            if next(moments):
+                raise CrashError
+            return done
+
+        return acted
+
+    for owner, name in ((row_table, "write_table"), (DeltaLog, "_commit"), *more):
+        patch.setattr(owner, name, around(getattr(owner, name)))
