@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from edge.log import Record
-from edge.wire.reading import Refusal
+from edge.wire.reading import Refusal, decode_refusals
 from edge.wire.topic import parse_topic
 from services.store.rows import ClosedStep, DeadLetter
 
@@ -19,7 +19,6 @@ __all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "Place"]
 Place = tuple[int, Record]
 """A record and its place among those that were fed with it."""
 
-_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _PAYLOAD_BYTES = 1024
 
 
@@ -105,7 +104,7 @@ class Feed:
     def refused(self, place: Place) -> None:
         """A record of what the gateway refused."""
         try:
-            refusals = _REFUSALS.decode(place[1].payload)
+            refusals = decode_refusals(place[1].payload)
         except msgspec.DecodeError as error:
             return self.corrupt(place, str(error))
         for item, refusal in enumerate(refusals):
