@@ -11,16 +11,8 @@ from edge.log import NewRecord
 from tests.patience import until
 
 __all__ = [
-    "SITES",
-    "batch",
-    "delete_topics",
-    "kafka_logs",
-    "made_anew",
-    "opened",
-    "payloads",
-    "records_of",
-    "topic_setting",
-]
+    "SITES", "batch", "delete_topics", "kafka_logs", "made_anew", "opened", "payloads", "records_of", "topic_setting",
+]  # fmt: skip
 
 SITES = ("north", "pepper", "demo", "site-1")
 """Of both partitions of two."""
