@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ZoneArrays", "part_of", "whose_turn"]
+__all__ = ["ZoneArrays", "ZoneState", "part_of", "whose_turn"]
 
 _Array = npt.NDArray[Any]
 
@@ -96,6 +96,28 @@ class ZoneArrays:
     def _room(self, zones: int) -> dict[str, _Array]:
         # Not filled: memory that no zone uses yet is not taken from the machine.
         return {name: np.empty((zones, *shape), dtype=kind) for name, (shape, kind, _) in self._fields.items()}
+
+
+class ZoneState:
+    """What a model keeps of each zone, in ``_zones``; a model that keeps more adds it to the state."""
+
+    _zones: ZoneArrays
+
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see :meth:`ZoneArrays.prepare`."""
+        self._zones.prepare(zones)
+
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
+        return self._zones.state_dict(copy)
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
+        self._zones.load_state_dict(state)
 
 
 def part_of(count: int, taking_part: npt.NDArray[np.bool_]) -> float:

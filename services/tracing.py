@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from services.config import Settings, TracesSettings
 from services.errors import ConfigError
 from services.installation import installation_of
+from services.observe.version import hothouse_version
 from services.store.storage import storage_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def open_spans(settings: Settings, component: str) -> Spans | None:
         ) from error
     made_by = {
         "service.name": f"hothouse-{component.partition('-')[0]}", "service.instance.id": component,
-        "service.namespace": installation_of(storage_of(settings)), "service.version": _version(),
+        "service.namespace": installation_of(storage_of(settings)), "service.version": hothouse_version(),
     }  # fmt: skip
     return Spans(exporter, made_by, said.share)
 
@@ -55,10 +55,3 @@ def _headers(said: TracesSettings) -> dict[str, str]:
     if not all(name.strip() and colon for name, colon, _ in named):
         raise ConfigError(f"traces.headers_file: a line of {said.headers_file} is no header", "Write `name: value`.")
     return {name.strip().lower(): value.strip() for name, _, value in named}
-
-
-def _version() -> str:
-    try:
-        return version("hothouse")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"

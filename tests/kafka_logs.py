@@ -7,9 +7,15 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from edge.log import NewRecord
 from tests.patience import until
 
-__all__ = ["delete_topics", "kafka_logs", "made_anew", "opened", "topic_setting"]
+__all__ = [
+    "SITES", "batch", "delete_topics", "kafka_logs", "made_anew", "opened", "payloads", "records_of", "topic_setting",
+]  # fmt: skip
+
+SITES = ("north", "pepper", "demo", "site-1")
+"""Of both partitions of two."""
 
 
 @contextlib.contextmanager
@@ -69,3 +75,21 @@ def topic_setting(servers: Sequence[str], topic: str, name: str) -> str:
     finally:
         admin.close()
     return str(found["topic"][topic][name]["value"])
+
+
+def batch(count: int = 8) -> list[NewRecord]:
+    """Records of several sites, so of both partitions."""
+    return [NewRecord(SITES[n % len(SITES)], "samples", 1000 + n, b"%d" % n, "t") for n in range(count)]
+
+
+def payloads(log: Any) -> list[bytes]:
+    """Everything in the log."""
+    return sorted(r.payload for p in range(log.partitions) for r in records_of(log, p))
+
+
+def records_of(log: Any, partition: int) -> list[Any]:
+    """Everything in a partition."""
+    records: list[Any] = []
+    while found := log.read(partition, len(records), 1000):
+        records += found
+    return records

@@ -16,7 +16,7 @@ import msgspec
 from edge.decoders import BUILT_IN
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder, refused
 from edge.wire.envelope import UNKNOWN_SITE
-from edge.wire.reading import Refusal, Sample, decode, encode_message
+from edge.wire.reading import Refusal, Sample, decode, decode_refusals, encode_message, encode_refusals
 from edge.wire.topic import is_name, sample_topic
 
 __all__ = ["GROUP", "CheckedDecoder", "DecoderError", "load_decoders"]
@@ -24,7 +24,6 @@ __all__ = ["GROUP", "CheckedDecoder", "DecoderError", "load_decoders"]
 GROUP = "hothouse.decoders"
 
 _TOPIC_BYTES = 65_536
-_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _ANSWERS = msgspec.msgpack.Decoder(list[Answer])
 _logger = logging.getLogger(__name__)
 
@@ -118,7 +117,7 @@ def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int)
     if taken.record is not None:
         raise TypeError("a package's decoder gives samples, refusals and answers, no records")
     samples = list[Sample]()
-    refusals = _REFUSALS.decode(msgspec.msgpack.encode(taken.refusals))
+    refusals = decode_refusals(encode_refusals(taken.refusals))
     answers = _ANSWERS.decode(msgspec.msgpack.encode(taken.answers))
     for answer in answers:
         if not _may_publish(answer.topic):

@@ -20,7 +20,7 @@ from edge.log.contract import NewRecord, RecordKind
 from edge.wire.decoder import Answer, DecodedMessage, Decoder, HothouseDecoder, refused
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.events import site_retirement
-from edge.wire.reading import Refusal, Sample
+from edge.wire.reading import Refusal, Sample, encode_refusals
 from edge.wire.samples import encode_samples
 from edge.wire.topic import is_alert_topic
 
@@ -200,7 +200,7 @@ class RecordBuilder:
         for name in list(self._refusals) if site is None else [site]:
             refusals = self._refusals.pop(name, [])
             for start in range(0, len(refusals), MAX_SAMPLES):
-                self._close_record(name, "refused", refusals[start : start + MAX_SAMPLES], msgspec.msgpack.encode)
+                self._close_record(name, "refused", refusals[start : start + MAX_SAMPLES], encode_refusals)
 
     def _close_record(
         self, site: str, kind: RecordKind, entries: Sequence[Any], encode: Callable[[Sequence[Any]], bytes]

@@ -9,18 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-import msgspec
-
 from edge.log.contract import NewRecord
 from edge.log_lines import LinesOfAStep
-from edge.wire.reading import Refusal
+from edge.wire.reading import decode_refusals
 from edge.wire.topic import parse_topic
 from edge.wire.trace_id import in_step, step_end_ms
 
 __all__ = ["RefusalLines"]
 
 _logger = logging.getLogger(__name__)
-_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 
 
 class RefusalLines:
@@ -35,7 +32,7 @@ class RefusalLines:
             if record.kind != "refused" or record.origin is not None:
                 continue
             end_ms = step_end_ms(record.receive_ms, self._step_ms)
-            for refusal in _REFUSALS.decode(record.payload):
+            for refusal in decode_refusals(record.payload):
                 if self._lines.is_new(end_ms, refusal.topic, refusal.reason):
                     where = parse_topic(refusal.topic)
                     fields = in_step(record.site, end_ms, where.zone if where else "", log=f"{partition}:{offset}")

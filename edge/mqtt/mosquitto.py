@@ -64,30 +64,31 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)
     if stopping:
         process.terminate()
-    mosquitto = process
-
-    def follow() -> None:
-        waiting: list[DeviceLogin] | None = None  # not written yet: they are told as changed once only
-        told = ""
-        while mosquitto.poll() is None:
-            try:
-                changed = logins.changed()
-                waiting = waiting if changed is None else changed
-                if waiting is not None:
-                    write_logins(folder, own, username, waiting)
-                    mosquitto.send_signal(signal.SIGHUP)  # it reads both files again, and ends who is no longer there
-                    waiting, told = None, ""
-            except OSError as error:
-                if str(error) != told:
-                    _log.error("a change of the devices' logins does not count yet: %s; trying again", error)
-                told = str(error)
-            shorten(folder / LOG)
-            time.sleep(FOLLOW_S)
-
-    threading.Thread(target=follow, name="logins-and-log", daemon=True).start()
+    following = (process, logins, folder, own, username)
+    threading.Thread(target=_follow, args=following, name="logins-and-log", daemon=True).start()
     if stop_with_stdin:
         when_stdin_ends(process.terminate)
     return process.wait()
+
+
+def _follow(mosquitto: subprocess.Popen[bytes], logins: FollowedLogins, folder: Path, own: str, username: str) -> None:
+    """While Mosquitto runs, give it the logins that change, and keep its log short."""
+    waiting: list[DeviceLogin] | None = None  # not written yet: they are told as changed once only
+    told = ""
+    while mosquitto.poll() is None:
+        try:
+            changed = logins.changed()
+            waiting = waiting if changed is None else changed
+            if waiting is not None:
+                write_logins(folder, own, username, waiting)
+                mosquitto.send_signal(signal.SIGHUP)  # it reads both files again, and ends who is no longer there
+                waiting, told = None, ""
+        except OSError as error:
+            if str(error) != told:
+                _log.error("a change of the devices' logins does not count yet: %s; trying again", error)
+            told = str(error)
+        shorten(folder / LOG)
+        time.sleep(FOLLOW_S)
 
 
 def _program(name: str) -> str | None:

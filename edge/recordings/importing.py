@@ -15,7 +15,7 @@ import msgspec
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
-from edge.wire.reading import Refusal, Sample, check_values
+from edge.wire.reading import Refusal, Sample, check_values, encode_refusals
 from edge.wire.samples import encode_samples
 from edge.wire.topic import sample_topic
 
@@ -119,7 +119,7 @@ class _Records:
             payload = encode_samples(self._passed[at : at + SAMPLES_A_RECORD])
             self._closed.append(NewRecord(self._site, "samples", self.last_ms, payload))
         if self._refusals:
-            self._closed.append(NewRecord(self._site, "refused", self.last_ms, msgspec.msgpack.encode(self._refusals)))
+            self._closed.append(NewRecord(self._site, "refused", self.last_ms, encode_refusals(self._refusals)))
         self._passed, self._refusals = [], []
 
     def _append(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from edge.log.contract import NewRecord, Origin, RecordKind
-from edge.wire.reading import EPOCH_2000_MS, FUTURE_TOLERANCE_MS, Refusal
+from edge.wire.reading import EPOCH_2000_MS, FUTURE_TOLERANCE_MS, decode_refusals
 from edge.wire.samples import SampleColumns, decode_device
 from edge.wire.topic import SITE_ZONE, is_name, parse_topic
 
@@ -35,7 +35,6 @@ class _Envelope(msgspec.Struct, array_like=True, frozen=True):
 
 
 _DECODER = msgspec.msgpack.Decoder(_Envelope)
-_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 
 
 def encode_envelope(record: NewRecord) -> tuple[str, bytes]:
@@ -92,7 +91,7 @@ def _check(site: str, body: _Envelope) -> None:
         if columns.site != site:
             raise ValueError(f"it holds samples of {columns.site[:64]!r}, not of {site}")
     elif body.kind == "refused":
-        _REFUSALS.decode(body.payload)
+        decode_refusals(body.payload)
     elif body.kind == "tick":
         if body.payload:
             raise ValueError("a tick carries nothing")

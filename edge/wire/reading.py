@@ -28,7 +28,9 @@ __all__ = [
     "Time",
     "check_values",
     "decode",
+    "decode_refusals",
     "encode_message",
+    "encode_refusals",
     "together",
 ]
 
@@ -99,6 +101,7 @@ class _Message(msgspec.Struct):
 
 _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.values()}
 _DECODER = msgspec.json.Decoder(_Message)
+_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _MAX_INT = 2**53
 EPOCH_2000_MS = 946_684_800_000
 """No sample is older than this."""
@@ -108,6 +111,16 @@ _SUGGESTIONS = 3
 
 _SHOWN = 3
 """Mistakes in one message that a sentence names."""
+
+
+def encode_refusals(refusals: Sequence[Refusal]) -> bytes:
+    """The payload of a record of kind ``refused``."""
+    return msgspec.msgpack.encode(refusals)
+
+
+def decode_refusals(payload: bytes) -> list[Refusal]:
+    """Inverse of :func:`encode_refusals`; raises ``msgspec.DecodeError``."""
+    return _REFUSALS.decode(payload)
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:

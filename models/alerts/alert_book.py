@@ -16,9 +16,11 @@ from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["CUT", "LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "UNREAD", "Alert", "AlertBook", "RuleFinding", "State"]
+__all__ = [
+    "CUT", "LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "UNREAD", "Alert", "AlertBook", "AlertState", "RuleFinding",
+]  # fmt: skip
 
-State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
+AlertState = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 
 STAYS = 0.6
 """An alert stays, and one is pending, from this part of the chance on from which its rule warns."""
@@ -62,7 +64,7 @@ class Alert:
     rule: str
     kind: str
     severity: str
-    state: State
+    state: AlertState
     began_ms: int
     changed_ms: int
     seen_ms: int
@@ -278,7 +280,7 @@ class AlertBook:
         self._seen_ms = {(site, zone, rule): at for site, zone, rule, at in state["seen_ms"] if rule in self._rules}
         self._mutes = {(site, zone, rule): until for site, zone, rule, until in state["mutes"] if rule in self._rules}
 
-    def _with(self, alert: Alert, at_ms: int, finding: RuleFinding | None, state: State) -> Alert:
+    def _with(self, alert: Alert, at_ms: int, finding: RuleFinding | None, state: AlertState) -> Alert:
         """The alert with what was found; without it only the time moves on, and what was said last stays said."""
         told_ms = at_ms if alert.told_ms is None and state != "pending" else alert.told_ms
         muted = self._muted_until((alert.site, alert.zone, alert.rule), at_ms)
@@ -291,7 +293,7 @@ class AlertBook:
             inputs=finding.inputs, limit=finding.limit, came_ms=came_ms,
         )  # fmt: skip
 
-    def _keep(self, key: tuple[str, str, str], alert: Alert, state: State) -> list[Alert]:
+    def _keep(self, key: tuple[str, str, str], alert: Alert, state: AlertState) -> list[Alert]:
         is_new = alert.revision == 0
         changed = is_new or state != self._alerts[key].state
         if changed:
@@ -302,7 +304,7 @@ class AlertBook:
             self._alerts[key] = alert
         return [alert] if changed else []
 
-    def _told_state(self, key: tuple[str, str, str], at_ms: int) -> State:
+    def _told_state(self, key: tuple[str, str, str], at_ms: int) -> AlertState:
         return "firing" if self._muted_until(key, at_ms) is None else "muted"
 
     def _muted_until(self, key: tuple[str, str, str], at_ms: int) -> int | None:
@@ -313,7 +315,7 @@ class AlertBook:
         return until
 
 
-def _unmuted_state(alert: Alert) -> State:
+def _unmuted_state(alert: Alert) -> AlertState:
     return "acknowledged" if alert.acknowledged_before else "firing"
 
 

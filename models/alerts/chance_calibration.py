@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["ChanceCalibration"]
 
@@ -52,7 +52,7 @@ SURE = 0.01
 _HOURS, _SLOTS = 24, 48
 
 
-class ChanceCalibration:
+class ChanceCalibration(ZoneState):
     """One rule's chances, for many zones; each half hour, for the zones that have a forecast: :meth:`step`.
 
     >>> learner = ChanceCalibration(lead_steps=2)
@@ -88,10 +88,6 @@ class ChanceCalibration:
     def weights(self) -> F64:
         """Of a constant, the scenarios' log-odds and the climatology's."""
         return self._weights.copy()
-
-    def add_zones(self, count: int = 1) -> int:
-        """Make room for more zones and return the index of the first."""
-        return self._zones.add(count)
 
     def step(self, indices: I64, half_hour: int, hour: int, share: F32, came: F32) -> tuple[F32, F32]:
         """Take what came of the chances issued a lead before, 1 or 0, NaN where that is unknown or an event went on

@@ -16,7 +16,6 @@ from models.spec import ForecastSpec
 
 __all__ = ["STEP_MS", "ForeseenEvent", "foresee", "joined", "reach_steps", "steps_of"]
 
-F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 

@@ -266,30 +266,37 @@ def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     for option, value in table.items():
         if option not in OPTIONS:
             wrong.append(f"{name}: {option!r} is not one of {', '.join(OPTIONS)}")
-        elif option in NUMBERS:
-            if not _is_number(value):
-                wrong.append(f"{name}: {option} is {_short(value)}; it must be a number")
-            else:
-                found[option] = float(value)
-        elif option == "off":
-            if not isinstance(value, bool):
-                wrong.append(f"{name}: off is {value!r}; it must be true or false")
-        elif option == "hours":
-            times = [_minutes(each) for each in value] if isinstance(value, list) else []
-            if len(times) != 2 or None in times:
-                wrong.append(f'{name}: hours is {value!r}; write two times of a day, such as ["18:00", "07:00"]')
-            else:
-                found[option] = tuple(times)
-        elif option == "band_c":
-            if not isinstance(value, list) or len(value) != 2 or not all(_is_number(each) for each in value):
-                wrong.append(f"{name}: band_c is {value!r}; write two temperatures, such as [15, 25]")
-            else:
-                found[option] = (float(value[0]), float(value[1]))
-        elif not isinstance(value, str):
-            wrong.append(f"{name}: {option} is {value!r}; it must be a word in quotes")
-        else:
-            found[option] = value
+            continue
+        try:
+            found[option] = _field(option, value)
+        except ValueError as error:
+            wrong.append(f"{name}: {option} is {error}")
+    found.pop("off", None)  # of no rule a field
     return found, wrong
+
+
+def _field(option: str, value: Any) -> object:
+    """The field that an option's value makes; raises ``ValueError`` with that value, and what it must be."""
+    if option in NUMBERS:
+        if not _is_number(value):
+            raise ValueError(f"{_short(value)}; it must be a number")
+        return float(value)
+    if option == "off":
+        if not isinstance(value, bool):
+            raise ValueError(f"{value!r}; it must be true or false")
+        return value
+    if option == "hours":
+        times = [_minutes(each) for each in value] if isinstance(value, list) else []
+        if len(times) != 2 or None in times:
+            raise ValueError(f'{value!r}; write two times of a day, such as ["18:00", "07:00"]')
+        return tuple(times)
+    if option == "band_c":
+        if not isinstance(value, list) or len(value) != 2 or not all(_is_number(each) for each in value):
+            raise ValueError(f"{value!r}; write two temperatures, such as [15, 25]")
+        return float(value[0]), float(value[1])
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r}; it must be a word in quotes")
+    return value
 
 
 def _is_text(name: str) -> bool:

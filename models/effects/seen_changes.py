@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from models.effects.plan_change import CHANGEABLE
 from models.spec import Place
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["SEEN_CHANGES", "SeenChanges", "same_clock", "seen_columns"]
 
@@ -30,7 +30,7 @@ SIZES = (0.15, 0.5, 1.0, 2.0)
 """Lower bounds of the size classes of changes, in units of each metric's usual change."""
 
 
-class SeenChanges:
+class SeenChanges(ZoneState):
     """Counts for many zones how often each metric was changed, by sign and size."""
 
     def __init__(self, capacity: int = 16) -> None:
@@ -39,14 +39,6 @@ class SeenChanges:
 
     def __len__(self) -> int:
         return len(self._zones)
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def learn(self, zones: I64, today: F32, yesterday: F32) -> None:
         """Take the same half-hour of two days: rows ``[Z, n, SEEN_CHANGES]``; call it once for each half-hour that has
@@ -79,10 +71,6 @@ class SeenChanges:
             return int(counts[SEEN_CHANGES.index(metric), first + least : first + len(SIZES)].sum())
 
         return times
-
-    def state_dict(self, copy: bool = True) -> dict[str, Any]:
-        """Everything that was counted (see :meth:`ZoneArrays.state_dict`)."""
-        return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit. An empty state is that of

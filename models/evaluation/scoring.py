@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from models.half_precision import cut
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["LiveScore", "Score", "ScoreTable", "ScoreTotals"]
 
@@ -51,7 +51,7 @@ class ScoreTotals(TypedDict):
     climatology_absolute_error: dict[str, dict[int, float]]  # of the climatology, on the same cases
 
 
-class LiveScore:
+class LiveScore(ZoneState):
     """Sums of absolute errors of live forecasts, a zone, target and horizon; vectorised over zones.
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (all NaN where the zone was silent: a
@@ -95,14 +95,6 @@ class LiveScore:
 
     def __len__(self) -> int:
         return len(self._zones)
-
-    def add_zones(self, count: int = 1) -> int:
-        """Make room for more zones and return the index of the first."""
-        return self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
         """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
@@ -204,10 +196,6 @@ class LiveScore:
                     coverage=int(inside[h, m]) / cases if cases else None, n=cases,
                 )  # fmt: skip
         return out
-
-    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that is remembered, as arrays of the zones there are (see :meth:`ZoneArrays.state_dict`)."""
-        return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, also in a release before ADR 70; raises ``ValueError`` if it does not

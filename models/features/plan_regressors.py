@@ -26,7 +26,7 @@ from models.features.plans import (
 )
 from models.masked import masked_mean
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays, part_of
+from models.zone_arrays import ZoneArrays, ZoneState, part_of
 
 __all__ = ["Foreseen", "KnownAheadFeatures", "regressors", "width"]
 
@@ -87,7 +87,7 @@ def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
     return np.concatenate(parts, axis=-1, dtype=np.float32)
 
 
-class KnownAheadFeatures:
+class KnownAheadFeatures(ZoneState):
     """Means of the metrics of plans over the half-hours of the last day, and how far plans are off them.
 
     :meth:`learn` once a step and zone, with the row that closed and what was foreseen at its end.
@@ -111,14 +111,6 @@ class KnownAheadFeatures:
         )
         self._square = np.full(k, np.nan)
         self._seen = np.zeros(k, dtype=np.int64)
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def learn(self, indices: I64, step: int, values: F32, foreseen: F32) -> Foreseen:
         """Take the rows of one step: ``values [Z, C]``, and ``foreseen [Z, T, K]`` as :meth:`Plans.ahead` gives it."""

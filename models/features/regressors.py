@@ -18,7 +18,7 @@ from models.features.inputs import targets_of
 from models.half_precision import cut
 from models.masked import masked_mean
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays, part_of
+from models.zone_arrays import ZoneArrays, ZoneState, part_of
 
 __all__ = ["Features", "feature_channels"]
 
@@ -58,7 +58,7 @@ def feature_channels(spec: ForecastSpec) -> tuple[str, ...]:
     return tuple(name for name in (*CLIMATE, *CHANNELS) if name in spec.channels and name not in spec.targets)
 
 
-class Features:
+class Features(ZoneState):
     """Regressors of zones' newest rows: ``common [Z, D]`` and, for each horizon, ``ahead [Z, H, E]``.
 
     :meth:`learn` once a step and zone, with the row that closed; what it returns belongs to that row. Missing values
@@ -98,14 +98,6 @@ class Features:
         """``(D, E)``."""
         m = self._targets
         return 1 + 2 * (m + len(self._columns)) + 3 * m + 5, 5 * m + 3
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def missed(self, indices: I64, step: int) -> I64:
         """How many steps before this one each zone had no row for, ``[Z]``; 0 for a new zone."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.weather_metrics import is_weather
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["FAULT_KINDS", "LEAST", "SensorFault", "SensorFaults"]
 
@@ -112,7 +112,7 @@ class SensorFault:
         return f"{self.channel}: {said[self.kind]} since {since}"
 
 
-class SensorFaults:
+class SensorFaults(ZoneState):
     """Watches the checked channels of many zones, vectorised over them; about 5 KB a zone, the same work each step.
 
     Call :meth:`learn` once a step with the rows of one site's zones: three or more are each other's neighbours.
@@ -150,22 +150,6 @@ class SensorFaults:
 
     def __len__(self) -> int:
         return len(self._zones)
-
-    def add_zones(self, count: int = 1) -> int:
-        """Make room for more zones and return the index of the first."""
-        return self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
-
-    def state_dict(self) -> dict[str, _Array]:
-        """Everything that was learned; copies."""
-        return self._zones.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
-        self._zones.load_state_dict(state)
 
     def learn(self, indices: I64, step: int, values: F32, hour: int) -> tuple[F32, list[SensorFault]]:
         """The rows of one step of a site's zones, ``values [Z, C]``, as a copy with NaN where a sensor is faulty, and

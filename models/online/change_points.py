@@ -7,13 +7,12 @@ cannot tell soon enough which expert to follow then: for a day every expert is w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["ChangePoints"]
 
@@ -48,7 +47,7 @@ REMEMBER_DAYS = 1.0
 """... and from then on the learned weights take over within this time."""
 
 
-class ChangePoints:
+class ChangePoints(ZoneState):
     """Per zone and target: ``level [Z, M]`` rises from 0 to 1 after a call, stays, and decays.
 
     >>> change = ChangePoints(targets=1, a_day=24)
@@ -72,14 +71,6 @@ class ChangePoints:
             capacity, excess=(one, np.float32, 0.0), seen=(one, np.int32, 0), days=(one, np.float32, np.inf)
         )
 
-    def add_zones(self, count: int = 1) -> int:
-        """Make room for more zones and return the index of the first."""
-        return self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
-
     def level(self, indices: I64) -> F32:
         """How much the fast experts are to be followed, 0 to 1: ``[Z, M]``."""
         days = self._zones["days"][indices]  # since the call
@@ -100,11 +91,3 @@ class ChangePoints:
         # Called again, what is already followed goes on being followed.
         again = np.where(days < HOLD_DAYS + REMEMBER_DAYS, np.minimum(days, np.float32(RISE_DAYS)), np.float32(0))
         s["days"][indices] = np.where(called, again, days)
-
-    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
-        return self._zones.state_dict(copy)
-
-    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
-        self._zones.load_state_dict(state)

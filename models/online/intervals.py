@@ -17,7 +17,7 @@ from models.half_precision import LARGEST
 from models.masked import masked_mean, mean_of_known
 from models.running_mean import counted, moved_mean
 from models.spec import QUANTILES
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["Intervals"]
 
@@ -41,7 +41,7 @@ BLOCKS = 4
 _HOURS = 24
 
 
-class Intervals:
+class Intervals(ZoneState):
     """Offsets of p10 and p90 from the median, per zone, horizon, target and hour of day (of the forecast's target)."""
 
     def __init__(self, horizons: int, targets: int, per_hour: int, capacity: int = 16) -> None:
@@ -54,14 +54,6 @@ class Intervals:
             factor=((2, BLOCKS, *cells), np.float32, 0.0),
         )
         self._factor = np.full((2, *cells), START, dtype=np.float64)
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def predict(self, indices: I64, hour: I64, horizons: I64 | None = None) -> tuple[F32, F32]:
         """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative.

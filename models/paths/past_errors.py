@@ -8,7 +8,6 @@ errors of all targets and of all zones of a site stay together, so that scenario
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from models.half_precision import cut
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["DAYS", "ORIGINS", "PastErrors"]
 
@@ -33,7 +32,7 @@ SCALE, MISSING = 32.0, -128
 HALF_MS, HOUR_MS = 1_800_000, 3_600_000
 
 
-class PastErrors:
+class PastErrors(ZoneState):
     """Errors of past paths, vectorised over zones.
 
     Each step :meth:`learn`, then at the steps of :meth:`due` :meth:`issue`; :meth:`templates` changes nothing.
@@ -57,14 +56,6 @@ class PastErrors:
 
     def __len__(self) -> int:
         return len(self._zones)
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def due(self, day_bin: I64) -> npt.NDArray[np.bool_]:
         """Of which zones, ``[Z]``, this step's path is kept."""
@@ -116,11 +107,3 @@ class PastErrors:
                 known = there[:, None, None] & (error != MISSING)
                 rows.append(np.where(known, error / np.float32(SCALE), np.float32(np.nan)))
         return np.stack(rows)
-
-    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
-        return self._zones.state_dict(copy)
-
-    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
-        self._zones.load_state_dict(state)

@@ -17,12 +17,11 @@ import numpy.typing as npt
 from models.half_precision import LARGEST, cut
 from models.running_mean import counted, moved_mean
 from models.spec import ForecastSpec
-from models.zone_arrays import ZoneArrays
+from models.zone_arrays import ZoneArrays, ZoneState
 
 __all__ = ["DAY", "LEAST", "NIGHT", "PastNights", "pooled_chance", "usual_limit"]
 
 F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
@@ -80,7 +79,7 @@ def usual_limit(past: F32, sign: int) -> float | None:
     return float(np.quantile(past.astype(np.float64), RARE if sign < 0 else 1 - RARE))
 
 
-class PastNights:
+class PastNights(ZoneState):
     """Vectorised over zones; each step :meth:`learn`, after a gap :meth:`skip` first; where a night or day lies ahead
     :meth:`expect`.
     """
@@ -106,14 +105,6 @@ class PastNights:
         )
         self._off = np.full((2, targets, RATED), np.nan)
         self._rated = np.zeros((2, targets), dtype=np.int64)
-
-    def add_zones(self, count: int = 1) -> None:
-        """Make room for more zones."""
-        self._zones.add(count)
-
-    def prepare(self, zones: int) -> None:
-        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32, day_bin: I64, is_night: Bool) -> None:
         """Take a row's targets ``y [Z, M]``, NaN where unknown; ``is_night [Z]`` at its end."""

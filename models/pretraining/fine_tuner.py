@@ -6,8 +6,8 @@ and what came. Equal examples and an equal configuration give equal bytes on a C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,14 @@ from models.network.pretrained import PretrainedNetwork
 from models.network.residual_network import check_finite
 from models.spec import ForecastSpec
 
-__all__ = ["FineTuning", "TuningExamples", "fine_tune"]
+__all__ = ["FineTuning", "Tuner", "TuningExamples", "fine_tune"]
 
 F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
+
+FULL_DAYS = 10
+"""With fewer days the steps of a training are smaller in proportion: days, not examples, are what differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +42,10 @@ class FineTuning:
     dropout: float = 0.1
     seed: int = 1
 
+    def of_days(self, days: float) -> FineTuning:
+        """For the examples of so many days."""
+        return replace(self, learning_rate=self.learning_rate * min(1.0, days / FULL_DAYS))
+
 
 @dataclass(frozen=True, slots=True)
 class TuningExamples:
@@ -53,6 +60,10 @@ class TuningExamples:
 
     def __len__(self) -> int:
         return len(self.origin)
+
+
+Tuner = Callable[[Arrays, ForecastSpec, TuningExamples, FineTuning], Arrays]
+"""What to go on from, the schema, examples, how -> a network's arrays."""
 
 
 def fine_tune(start: Arrays, spec: ForecastSpec, examples: TuningExamples, config: FineTuning | None = None) -> Arrays:

@@ -80,7 +80,8 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         is lost, too.
         """
         refused = {one.name: one.refused for one in self._channels if isinstance(one, Webhook | AlertMail)}
-        late, missed = ({one.name: getattr(one, of) for one in self._mails} for of in ("waiting", "missed"))
+        late = {one.name: one.waiting for one in self._mails}
+        missed = {one.name: one.missed for one in self._mails}
         each = self._deliverers.items()
         return DeliveryFigures(
             alerts_told={name: self._trace.changes[name] for name in self._deliverers},

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from edge.timing import Backoff
+from models.alerts.alert_rule import SEVERITIES
 from services.errors import NotStoredError, StartError
 from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.messages import ShownAlert
@@ -28,8 +29,6 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 A_LOOK = 200
 """Changes of a journal that are told before the place in it is written."""
-
-SEVERITIES = ("info", "warning", "critical")
 
 
 class DeliveryError(Exception):

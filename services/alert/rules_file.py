@@ -11,11 +11,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from models.alerts.alert_rule import AlertRule
 from models.alerts.rules_document import DocumentError, RulesDocument
 from services.errors import ConfigError
 
-__all__ = ["load_document", "parse_document", "parse_rules"]
+__all__ = ["load_document", "parse_document"]
 
 HINT = "docs/alerts.md has the table of rules and an example."
 
@@ -31,7 +30,12 @@ def load_document(path: Path) -> RulesDocument:
 
 
 def parse_document(text: str, label: str = "the rules") -> RulesDocument:
-    """What ``text`` says; raises :class:`ConfigError` that has a sentence for each mistake."""
+    r"""What ``text`` says; raises :class:`ConfigError` that has a sentence for each mistake.
+
+    >>> rules = parse_document('crop = "lettuce"\n[rules.frost]\nlimit = 4.0\n[rules.heat]\noff = true').rules
+    >>> rules[0].limit, [rule.name for rule in rules][:2]
+    (4.0, ['frost', 'condensation'])
+    """
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -55,13 +59,3 @@ def parse_document(text: str, label: str = "the rules") -> RulesDocument:
 def _document_of(said: dict[str, Any]) -> dict[str, Any]:
     """A file calls its changes rules."""
     return {"changes" if name == "rules" else name: value for name, value in said.items()}
-
-
-def parse_rules(text: str) -> tuple[AlertRule, ...]:
-    r"""The rules that ``text`` says; raises as :func:`parse_document`.
-
-    >>> rules = parse_rules('crop = "lettuce"\n[rules.frost]\nlimit = 4.0\n[rules.heat]\noff = true')
-    >>> rules[0].limit, [rule.name for rule in rules][:2]
-    (4.0, ['frost', 'condensation'])
-    """
-    return parse_document(text, "the rules").rules

@@ -7,30 +7,20 @@ known to it. The running system does the same (ADR 48), by ``services/learn/trai
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from models.features.inputs import targets_of
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.corrections.tuned_correction import KEPT_DAYS, Shown
 from models.online.online_forecaster import OnlineForecaster
-from models.pretraining.fine_tuner import FineTuning, TuningExamples
+from models.pretraining.fine_tuner import FineTuning, Tuner, TuningExamples
 from models.spec import ForecastSpec
 from services.backtest.table import Table
 
-__all__ = ["Tuner", "TuningAlong"]
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-Tuner = Callable[[Arrays, ForecastSpec, TuningExamples, FineTuning], Arrays]
-"""What to go on from, the schema, examples, how -> a network's arrays."""
+__all__ = ["TuningAlong"]
 
 FIRST_DAYS, EVERY_DAYS = 2, 3
-FULL_DAYS = 10
-"""With fewer days the steps of a training are smaller in proportion: days, not examples, are what differ."""
 
 
 class TuningAlong:
@@ -58,10 +48,8 @@ class TuningAlong:
             return
         examples = self.examples(t)
         if len(examples):
-            config = FineTuning()
-            rate = config.learning_rate * min(1.0, t / day / FULL_DAYS)
-            config = replace(config, learning_rate=rate)
-            self._forecaster.tune(self._tuner(self._start, self._spec, examples, config))
+            how = FineTuning().of_days(t / day)
+            self._forecaster.tune(self._tuner(self._start, self._spec, examples, how))
 
     def examples(self, t: int) -> TuningExamples:
         """What is kept, with what was known at row ``t`` of what came."""

@@ -23,6 +23,7 @@ from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 __all__ = ["Backtest", "backtest", "options_of", "table_of_frames"]
 
@@ -79,8 +80,19 @@ def backtest(
 
 def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Table:
     """Rows as of files with these columns; raises :class:`HothouseError` in one sentence."""
+    named = _by_zone(frames)
+    said = _meaning(columns, [frame for _, frame in named])
+    zones = {zone: _arrow_table(zone, frame, said.time) for zone, frame in named}
+    try:
+        return table_of(recording_of(zones, said), said)
+    except RecordingError as error:
+        is_of_files = "recording.toml" in str(error)
+        raise HothouseError(str(error), FRAMES_HINT if is_of_files else "") from error
+
+
+def _by_zone(frames: pd.DataFrame | Mapping[str, pd.DataFrame]) -> list[tuple[str, pd.DataFrame]]:
+    """The zones and their frames."""
     import pandas as pd
-    import pyarrow as pa
 
     if isinstance(frames, pd.DataFrame):
         if "zone" not in frames:
@@ -96,30 +108,34 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     names = [zone for zone, _ in named]
     if twice := sorted({zone for zone in names if names.count(zone) > 1}):
         raise HothouseError(f"two zones are called {twice[0]!r}, as a number and as text", "Name them differently.")
+    return named
+
+
+def _meaning(columns: Mapping[str, str], frames: Sequence[pd.DataFrame]) -> Meaning:
+    """What the columns hold: ``columns`` of those that are not named as in files."""
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/vocabulary.py."
         )
-    there = {str(name).strip().lower(): str(name) for _, frame in named for name in frame.columns}
-    if named and (absent := sorted(name for name in columns if name.lower() not in there)):
+    there = {str(name).strip().lower(): str(name) for frame in frames for name in frame.columns}
+    if frames and (absent := sorted(name for name in columns if name.lower() not in there)):
         raise ConfigError(f"no frame has the column {absent[0]!r}", f"Columns are {', '.join(there.values())}.")
-    said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
-    zones = {}
-    for zone, frame in named:
-        has_time = said.time in [str(name).strip().lower() for name in frame.columns]
-        if not has_time and frame.index.nlevels > 1:
-            raise HothouseError(f"the frame of {zone} has an index of several levels", "Name a column 'time' in it.")
-        try:
-            timed = frame if has_time else frame.reset_index(names=said.time)
-            zones[zone] = pa.Table.from_pandas(timed, preserve_index=False)
-        except (pa.ArrowException, ValueError) as error:  # the latter for two columns of one name
-            raise HothouseError(f"the frame of {zone} cannot be read: {error}") from error
+    return Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
+
+
+def _arrow_table(zone: str, frame: pd.DataFrame, time: str) -> pa.Table:
+    """A zone's frame, with its times in the column ``time``."""
+    import pyarrow as pa
+
+    has_time = time in [str(name).strip().lower() for name in frame.columns]
+    if not has_time and frame.index.nlevels > 1:
+        raise HothouseError(f"the frame of {zone} has an index of several levels", "Name a column 'time' in it.")
     try:
-        return table_of(recording_of(zones, said), said)
-    except RecordingError as error:
-        is_of_files = "recording.toml" in str(error)
-        raise HothouseError(str(error), FRAMES_HINT if is_of_files else "") from error
+        timed = frame if has_time else frame.reset_index(names=time)
+        return pa.Table.from_pandas(timed, preserve_index=False)
+    except (pa.ArrowException, ValueError) as error:  # the latter for two columns of one name
+        raise HothouseError(f"the frame of {zone} cannot be read: {error}") from error
 
 
 def options_of(

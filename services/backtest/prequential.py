@@ -27,7 +27,8 @@ from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 
 if TYPE_CHECKING:
-    from services.backtest.fine_tuning import Tuner, TuningAlong
+    from models.pretraining.fine_tuner import Tuner
+    from services.backtest.fine_tuning import TuningAlong
     from services.backtest.retraining import Trainer
 
 __all__ = ["MODEL_VERSION", "BacktestOptions", "Forecasts", "replay", "spec_of"]

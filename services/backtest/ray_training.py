@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from models.network.training import WindowSet
-from models.pretraining.fine_tuner import FineTuning, TuningExamples
+from models.pretraining.fine_tuner import Arrays, FineTuning, Tuner, TuningExamples
 from models.spec import ForecastSpec
-from services.backtest.fine_tuning import Arrays, Tuner
 from services.backtest.retraining import CONFIG, I64, State, Trainer
 from services.config import RaySettings, Settings
 from services.learn.training.fine_tuning.site_tuning import fine_tune_on_ray

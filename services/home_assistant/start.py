@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from itertools import cycle
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from services.home_assistant.home_assistant_link import HomeAssistantLink, Publi
 from services.home_assistant.publication import Publication
 from services.installation import installation_of
 from services.messages import ZoneForecast, ZoneOutlook
+from services.observe.version import hothouse_version
 from services.serve.api.predict_parameters import Asked, Event, answer_of
 from services.store.storage import FolderStorage, Storage, storage_of
 
@@ -70,7 +70,7 @@ def home_assistant_link(
         return list(answer["events"])
 
     about = About(
-        presence_topic(client_id), _version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s),
+        presence_topic(client_id), hothouse_version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s),
         settings.forecast.stale_after_s,
     )  # fmt: skip
     publication = Publication(
@@ -104,10 +104,3 @@ class _Outlooks:
         except ray.exceptions.RayError:
             return None
         return next((answer for answer in answers if answer is not None), None)
-
-
-def _version() -> str:
-    try:
-        return version("hothouse")
-    except PackageNotFoundError:
-        return "0"

@@ -35,11 +35,6 @@ class DailyMerge:
         self._has_failed = False
         self._running: Future[None] | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a merge runs, or :meth:`finish` has not seen yet that it is over."""
-        return self._running is not None
-
     def begin(self, newest_ms: int) -> None:
         """Merge, if ``newest_ms`` is the first origin of a day, or of an hour after a merge that failed."""
         day, hour = ((length_ms, newest_ms // length_ms) for length_ms in (DAY_MS, HOUR_MS))

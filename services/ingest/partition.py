@@ -24,7 +24,7 @@ from services.ingest.learned.partition_learner import PartitionLearner
 from services.ingest.plans.refused import refused_plans
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.messages import FirstRow
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import ClosedStep, DeadLetter
 
 __all__ = ["Partition"]
 
@@ -48,7 +48,7 @@ class Partition:
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
 
-    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
+    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[ClosedStep], list[ForecastOrigin]]:
         """:meth:`feed`, :meth:`prepare`, then :meth:`learn`."""
         steps = self.feed(records)
         self.prepare()
@@ -60,7 +60,7 @@ class Partition:
         """
         self.learner.parts.prepare(self.windows.expected_zones)
 
-    def feed(self, records: Sequence[Record]) -> list[SiteStep]:
+    def feed(self, records: Sequence[Record]) -> list[ClosedStep]:
         """Put the next records into windows; the steps that they closed, to be given to :meth:`learn` before the next.
 
         Nothing that is learned changes.
@@ -79,8 +79,8 @@ class Partition:
         return closed.steps
 
     def learn(
-        self, steps: list[SiteStep], origins_a_site: int, pause: Callable[[], None] = lambda: None
-    ) -> tuple[list[SiteStep], list[ForecastOrigin]]:
+        self, steps: list[ClosedStep], origins_a_site: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[list[ClosedStep], list[ForecastOrigin]]:
         """Take closed steps, with a ``pause`` before each, in which questions may be answered. Returns them, and the
         origins of each site's last ``origins_a_site`` steps.
         """

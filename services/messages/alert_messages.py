@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from edge.wire.trace_id import in_step
+from models.alerts.alert_book import AlertState
 
 __all__ = ["AlertCount", "AlertReason", "AlertState", "ShownAlert", "ShownAlerts", "SiteRulesShown", "in_alert"]
 
 MOST_RESOLVED = 500
 """Alerts that are over and still shown; the newest are kept."""
-
-AlertState = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 
 
 class AlertReason(TypedDict):

@@ -17,7 +17,7 @@ from edge.log import partition_of
 from services.errors import HistoryError, NotStoredError
 from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
 from services.store.storage import Storage, stored_in
-from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableReader
 
 __all__ = ["Delivered"]
 
@@ -48,7 +48,7 @@ class Delivered:
         for number in changed:
             self._save(number)
 
-    def gaps(self, rows: RowTable) -> Gaps:
+    def gaps(self, rows: TableReader) -> Gaps:
         """The spans of the history's zone rows that may not have been taken, to be sent from the start on.
 
         Where there is no note yet, points are wanted from now on only: what the history has is noted as taken.

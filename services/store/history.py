@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from services.errors import FirstError, HistoryError
-from services.store.rows import DeviceRows, SiteStep
+from services.store.rows import ClosedStep, DeviceRows
 from services.store.storage import Storage, always, stored_in
 from services.store.tables.old_files import refuse_old_files
-from services.store.tables.row_table import RowTable, TableSpec
+from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableSpec
 
 __all__ = ["DEVICE_ROWS", "ZONE_ROWS", "History", "MissingAdded", "age_column", "zone_table"]
 
@@ -76,10 +77,10 @@ class History:
         self.step_s = step_s
         self.channels = tuple(channels)
         self.zones, self.devices = RowTable(self.storage, ZONE_ROWS), RowTable(self.storage, DEVICE_ROWS)
-        self._pending: list[SiteStep] = []
+        self._pending: list[ClosedStep] = []
         self._pending_rows = 0
 
-    def add(self, steps: Iterable[SiteStep]) -> None:
+    def add(self, steps: Iterable[ClosedStep]) -> None:
         """Take rows; they are durable after the next :meth:`flush`. A row that is there already changes nothing."""
         for step in steps:
             self._pending.append(step)
@@ -102,7 +103,7 @@ class History:
         """
         while self._pending:
             some = _first_of(self._pending)
-            by_writer: dict[tuple[int, int], list[SiteStep]] = {}
+            by_writer: dict[tuple[int, int], list[ClosedStep]] = {}
             for step in some:
                 by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
             for (number, step_s), steps in by_writer.items():
@@ -211,7 +212,7 @@ class History:
         return rows.combine_chunks().sort_by([(key, "ascending") for key in keys])
 
 
-def _first_of(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
+def _first_of(steps: Sequence[ClosedStep]) -> Sequence[ClosedStep]:
     """The first of the steps, about as many as have :data:`FLUSHED_ROWS` rows."""
     rows = 0
     for number, step in enumerate(steps):
@@ -221,7 +222,7 @@ def _first_of(steps: Sequence[SiteStep]) -> Sequence[SiteStep]:
     return steps[:]
 
 
-def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:
+def zone_table(channels: Sequence[str], steps: Sequence[ClosedStep], step_s: int = 300) -> pa.Table:
     """The zone rows of steps of that length, as the table has them."""
     counts = [len(step.zones) for step in steps]
     width = len(channels)
@@ -305,7 +306,7 @@ def _each_once(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return table.filter(pa.array(np.append(differs, len(table) > 0)[: len(table)]))
 
 
-def _device_table(steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:
+def _device_table(steps: Sequence[ClosedStep], step_s: int = 300) -> pa.Table:
     tables = [DeviceRows.of(step.devices) for step in steps]
     counts = [len(table) for table in tables]
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from models.features.plans import Plan
 from services.store.storage import Storage, always, stored_in
-from services.store.tables.row_table import RowTable, TableSpec
+from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableSpec
 
 __all__ = ["PLANS", "KeptPlan", "PlanHistory"]
 

@@ -1,7 +1,7 @@
 """Step 16 of the way of a reading: which version serves, in one small file on the storage.
 
 The part that decides moves it; the parts that serve read it. There is one for each place in the mixture that models
-take turns in: ``slot.json`` is the network's, as before there were others, and ``slot-trees.json`` that of the trees.
+take turns in: ``slot.json`` is the network's, and ``slot-trees.json`` that of the trees.
 """
 
 from __future__ import annotations

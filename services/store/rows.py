@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SilentStep", "SiteStep", "UnitFault"]
+__all__ = [
+    "SCHEMA_VERSION", "ClosedStep", "DeadLetter", "DeviceRow", "DeviceRows", "SilentStep", "SiteStep", "UnitFault",
+]  # fmt: skip
 
 Column = npt.NDArray[Any]
+F32 = npt.NDArray[np.float32]
 
 SCHEMA_VERSION = 1
 """The version of a site's rows as the settings make them. Each change of these (``edge.wire.events``) brings a greater
@@ -118,8 +121,8 @@ class SiteStep:
     site: str
     end_ms: int
     zones: tuple[str, ...]
-    values: npt.NDArray[np.float32]  # [Z, C], NaN where missing
-    ages_s: npt.NDArray[np.float32]  # [Z, C], from the newest reading to the row's end, NaN where none ever came
+    values: F32  # [Z, C], NaN where missing
+    ages_s: F32  # [Z, C], from the newest reading to the row's end, NaN where none ever came
     devices: Sequence[DeviceRow] = ()
     schema_version: int = SCHEMA_VERSION
     step_ms: int = 0  # how long the row is; 0 where nobody asks
@@ -132,44 +135,52 @@ class SiteStep:
         return len(self.zones) + len(self.devices)
 
     def made(self) -> SiteStep:
-        """The step with its values in memory."""
+        """The step itself: its values are in memory."""
         return self
 
 
-class SilentStep(SiteStep):
-    """A step without a sample, whose values and ages are made when they are asked for: of a large site that was silent
-    for days thousands close together, which would be gigabytes.
+@dataclass(frozen=True, slots=True)
+class SilentStep:
+    """A step without a sample; ``make_rows`` gives values and ages of its end each time they are asked for. Of a large
+    site that was silent for days thousands close together, which would be gigabytes.
     """
 
-    __slots__ = ("_rows",)
-    _rows: Callable[[int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]
-
-    def __init__(
-        self, partition: int, site: str, end_ms: int, zones: tuple[str, ...],
-        rows: Callable[[int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]], schema_version: int,
-        step_ms: int, units: tuple[UnitFault, ...],
-    ) -> None:  # fmt: skip
-        said = {
-            "partition": partition, "site": site, "end_ms": end_ms, "zones": zones, "_rows": rows, "devices": (),
-            "schema_version": schema_version, "step_ms": step_ms, "faults": (), "units": units,
-        }  # fmt: skip
-        for name, value in said.items():
-            object.__setattr__(self, name, value)
+    partition: int
+    site: str
+    end_ms: int
+    zones: tuple[str, ...]
+    make_rows: Callable[[int], tuple[F32, F32]]
+    schema_version: int
+    step_ms: int
+    units: tuple[UnitFault, ...]
+    devices: ClassVar[Sequence[DeviceRow]] = ()
 
     @property
-    def values(self) -> npt.NDArray[np.float32]:
-        return self._rows(self.end_ms)[0]
+    def values(self) -> F32:
+        """As of a :class:`SiteStep`, made anew."""
+        return self.make_rows(self.end_ms)[0]
 
     @property
-    def ages_s(self) -> npt.NDArray[np.float32]:
-        return self._rows(self.end_ms)[1]
+    def ages_s(self) -> F32:
+        """As of a :class:`SiteStep`, made anew."""
+        return self.make_rows(self.end_ms)[1]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has, all of them of zones."""
+        return len(self.zones)
 
     def made(self) -> SiteStep:
-        values, ages_s = self._rows(self.end_ms)
+        """The step with its values in memory."""
+        values, ages_s = self.make_rows(self.end_ms)
         return SiteStep(
-            self.partition, self.site, self.end_ms, self.zones, values, ages_s, self.devices, self.schema_version,
-            self.step_ms, units=self.units,
+            self.partition, self.site, self.end_ms, self.zones, values, ages_s,
+            schema_version=self.schema_version, step_ms=self.step_ms, units=self.units,
         )  # fmt: skip
+
+
+ClosedStep = SiteStep | SilentStep
+"""What windows close, to be read only; :meth:`~SiteStep.made` gives what can be kept and changed."""
 
 
 class DeadLetter(NamedTuple):

@@ -23,7 +23,7 @@ from services.store.influx.gaps import Gap, Gaps, Stream
 from services.store.influx.history_points import Points, PointSource
 from services.store.influx.influx_answers import refused_lines, said_words
 from services.store.influx.lines import forecast_lines, row_lines
-from services.store.rows import SiteStep
+from services.store.rows import ClosedStep
 
 __all__ = ["InfluxWriter", "NullSeries", "SeriesStats", "SeriesWriter"]
 
@@ -68,7 +68,7 @@ class SeriesStats(TypedDict):
 class SeriesWriter(Protocol):
     """Takes rows and forecasts for charts; never blocks and never raises."""
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """Queue the zone rows of closed steps."""
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
@@ -84,7 +84,7 @@ class SeriesWriter(Protocol):
 class NullSeries:
     """No series store is configured; the Parquet history alone keeps the rows."""
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """Nothing to do."""
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
@@ -134,7 +134,7 @@ class InfluxWriter:
         self._thread = threading.Thread(target=self._run, name="influx-writer", daemon=True)
         self._thread.start()
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """Queue the zone rows of closed steps; a zone without any value in a step has no point."""
         for site in dict.fromkeys(step.site for step in steps):
             mine = [step for step in steps if step.site == site]

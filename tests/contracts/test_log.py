@@ -210,7 +210,7 @@ def test_a_truncated_partition_keeps_its_time_and_its_sites(log: Log) -> None:
 def test_a_full_log_appends_nothing_and_recovers(log: Log) -> None:
     """An append without room raises LogFullError, leaves no record of its batch and takes no offset.
 
-    (A Kafka without room stops its server: see tests/edge/log/test_kafka_log.py.)
+    (A Kafka without room stops its server.)
     """
     log.append([_new(site) for site in SITES])
     before = _all(log)

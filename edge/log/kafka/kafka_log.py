@@ -27,7 +27,7 @@ from edge.log.kafka.reader import KafkaReader
 from edge.log.kafka.record import HEADER, decode_header, encode_header
 from edge.log.kafka.settled import settled_end
 from edge.log.kafka.times import SiteTimes
-from edge.log.kafka.topics import TopicFacts, log_name, make_topics, read_pieces
+from edge.log.kafka.topics import TopicFacts, check_format, log_name, make_topics, read_pieces
 from edge.wire.events import site_retirement
 
 __all__ = ["KafkaLog"]
@@ -68,6 +68,7 @@ class KafkaLog:
         try:
             with translated(str(address)):
                 self._clients.topic_id = make_topics(address, partitions, self._facts, self._clients.scout)
+                check_format(address, partitions, self._facts, self._clients.scout)
                 self.id = log_name(address, self._facts, self._clients.scout, self._clients.topic_id)
         except BaseException:
             self.close()

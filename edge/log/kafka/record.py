@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
 from edge.log.contract import NewRecord, Origin, Record, RecordKind
-from edge.wire.reading import Refusal
+from edge.wire.reading import Refusal, encode_refusals
 
 __all__ = ["FOREIGN_RECORD", "HEADER", "KafkaHeader", "decode_header", "decode_record", "encode_header"]
 
@@ -64,7 +62,7 @@ def decode_record(record: Any) -> Record:
     if header is None:
         detail = f"no {HEADER} header; sites that write to Kafka themselves use a topic of their own"
         refusal = Refusal(FOREIGN_RECORD, record.topic, detail, payload[:1024])
-        refused = msgspec.msgpack.encode([refusal])
+        refused = encode_refusals([refusal])
         return Record(*place, "_unknown", "refused", record.timestamp, refused, record.topic)
     site = record.key.decode()
     return Record(*place, site, header.kind, header.receive_ms, payload, header.topic, header.origin)

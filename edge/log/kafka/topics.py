@@ -22,6 +22,7 @@ from edge.log.kafka.address import KafkaAddress
 __all__ = [
     "MAX_RECORD_BYTES",
     "TopicFacts",
+    "check_format",
     "log_name",
     "make_topics",
     "read_pieces",
@@ -68,11 +69,10 @@ class TopicFacts:
 
 
 def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> str:
-    """Create the topics that are missing, and check that the others are a log with ``partitions``.
+    """Create the topics that are missing.
 
     Returns the id that Kafka gave the topic of the records; empty where servers give none (before Kafka 2.8). Raises
-    ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions. Partitions that
-    somebody added to the topic later are left alone.
+    ``LogFormatError`` if it is another's topic.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")
@@ -93,19 +93,23 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         records = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(retention_ms)}
         _create(admin, address, address.topic, partitions, {**common, **records}, there)
         (described,) = admin.describe_topics([address.topic])
-        topic_id = str(described.get("topic_id") or "")
+        return str(described.get("topic_id") or "")
     finally:
         admin.close()
+
+
+def check_format(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> None:
+    """Check that the topics are a log of our format with ``partitions``, and write that down of new or older ones.
+
+    Raises ``LogFormatError`` where they are not. Partitions that somebody added to the topic later are left alone.
+    """
     expected = {**_FORMAT, "partitions": partitions}
     text = facts.read(consumer).get("format")
     found = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
     is_to_write = found in (None, {**expected, "format": _MIGRATED})
     if found is not None and not is_to_write:
-        _check(address, found, expected)
-    deadline_s = time.monotonic() + address.timeout_s
-    while not (found_partitions := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
-        time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
-    number = len(found_partitions or ())
+        _compare(address, found, expected)
+    number = _partitions_there(address, consumer)
     # Without that fact the topic alone says over how many partitions its sites are spread.
     if number < partitions or (found is None and number > partitions):
         raise LogFormatError(
@@ -118,7 +122,13 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
             "the topic %s has %d partitions, and the log was made with %d: the others stay empty",
             address.topic, number, partitions,
         )  # fmt: skip
-    return topic_id
+
+
+def _partitions_there(address: KafkaAddress, consumer: KafkaConsumer) -> int:
+    deadline_s = time.monotonic() + address.timeout_s
+    while not (found := consumer.partitions_for_topic(address.topic)) and time.monotonic() < deadline_s:
+        time.sleep(0.1)  # of several servers, one may not have heard yet of a topic that another has just made
+    return len(found or ())
 
 
 def log_name(address: KafkaAddress, facts: TopicFacts, consumer: KafkaConsumer, topic_id: str) -> str:
@@ -188,7 +198,7 @@ def topic_partitions(admin: KafkaAdminClient, name: str) -> list[dict[str, Any]]
     return sorted(found["partitions"], key=lambda each: int(each["partition_index"]))
 
 
-def _check(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any]) -> None:
+def _compare(address: KafkaAddress, found: dict[str, Any], expected: dict[str, Any]) -> None:
     if found.get("partitions") != expected["partitions"] and found.get("format") == expected["format"]:
         raise LogFormatError(
             f"{address} was created with {found.get('partitions')} partitions"

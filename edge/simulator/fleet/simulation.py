@@ -31,7 +31,6 @@ F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 
 _DAY_MIN = 1440
-_DAY_MS = 86_400_000
 _SPIN_UP_DAYS = 1
 _AHEAD_DAYS = 3  # of the weather, which forecasts look into
 _FEWEST = 8  # zones; of fewer, sums are added up in another order

@@ -13,16 +13,13 @@ from edge.simulator.physics.fronts import FrontTrack, FrontWeather
 from edge.simulator.physics.sun import MINUTES_A_DAY, clear_sky_w_m2, sines_of_elevation
 from edge.simulator.physics.weather import PROCESSES, Climate, drift_over, kicks_of, weather_day
 
-__all__ = ["CLEAR_SKY", "COLUMNS", "SiteWeathers"]
+__all__ = ["CLEAR_SKY", "SiteWeathers"]
 
 _Array = NDArray[np.float64]
 _DAY_MS = 86_400_000
 
-COLUMNS = 10
-"""The fields of :class:`Outside`, and ..."""
-
 CLEAR_SKY = 9
-"""... what the radiation would be without clouds."""
+"""The column, behind the fields of :class:`Outside`, of what the radiation would be without clouds."""
 
 
 class SiteWeathers:
@@ -47,7 +44,7 @@ class SiteWeathers:
         self._next = first_day
 
     def next_day(self) -> _Array:
-        """The next day's minutes: shape (minutes, COLUMNS, sites)."""
+        """The next day's minutes: shape (minutes, ``CLEAR_SKY`` + 1 columns, sites)."""
         days = self._starts + self._next
         self._next += 1
         kicks = np.stack([kicks_of(seed, int(day)) for seed, day in zip(self._seeds, days, strict=True)], axis=1)

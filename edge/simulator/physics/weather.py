@@ -19,7 +19,7 @@ from edge.simulator.physics.sun import MINUTES_A_DAY, clear_sky_w_m2, sine_of_el
 from models.psychrometrics import saturation_vapour_pressure_pa
 
 __all__ = [
-    "PROCESSES", "Climate", "Outside", "SteadyWeather", "SyntheticWeather", "Weather", "drift_over", "kicks_of",
+    "PROCESSES", "Climate", "Outside", "SyntheticWeather", "Weather", "drift_over", "kicks_of",
     "net_longwave_w_m2", "weather_day",
 ]  # fmt: skip
 
@@ -54,17 +54,6 @@ class Weather(Protocol):
     def at(self, ts_ms: int) -> Outside:
         """The weather at ``ts_ms`` (Unix ms, UTC)."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SteadyWeather:
-    """Constant weather, for experiments."""
-
-    outside: Outside
-
-    def at(self, ts_ms: int) -> Outside:
-        """The one weather there is."""
-        return self.outside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from edge.wire.hints import nearest
 from services.store.history import DEVICE_ROWS
 from services.store.storage import Storage
-from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableReader
 
 __all__ = ["new_zones", "sending_sites", "sending_zones"]
 
@@ -24,7 +24,7 @@ def sending_zones(storage: Storage, site: str, wanted: Collection[str]) -> list[
     ``wanted`` are among them, no more is read. What was imported has no device. Raises :class:`HistoryError` or
     ``OSError``.
     """
-    table = RowTable(storage, DEVICE_ROWS)
+    table = TableReader(storage, DEVICE_ROWS)
     newest_ms, found = table.newest_ms(site), set[str]()
     columns = ("site", "zone", "end_ms")  # a bucket's files are filtered by what was read of them
     for days in range(DAYS):  # a large site has a million rows a day
@@ -39,7 +39,7 @@ def sending_zones(storage: Storage, site: str, wanted: Collection[str]) -> list[
 
 def sending_sites(storage: Storage) -> list[str]:
     """The sites of which a device has ever sent anything, sorted. Raises as :func:`sending_zones`."""
-    return RowTable(storage, DEVICE_ROWS).sites()
+    return TableReader(storage, DEVICE_ROWS).sites()
 
 
 def new_zones(site: str, zones: Sequence[str], sending: Collection[str], sites: Sequence[str] = ()) -> str:

@@ -28,7 +28,7 @@ from services.ingest.paths.outlook import night_at
 from services.ingest.paths.zone_question import DAY_MS
 from services.ingest.plans.intake import PartitionPlans
 from services.store.forecasts import IssuedForecast
-from services.store.rows import SiteStep
+from services.store.rows import ClosedStep, SiteStep
 
 __all__ = ["PartitionLearner"]
 
@@ -60,7 +60,7 @@ class PartitionLearner:
         """The forecaster of the partition's zones."""
         return self.parts.forecaster
 
-    def learn(self, step: SiteStep) -> None:
+    def learn(self, step: ClosedStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
         before, step = self.latest.get(step.site), step.made()
         self.latest[step.site] = step

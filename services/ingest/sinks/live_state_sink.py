@@ -7,7 +7,7 @@ from typing import Protocol
 
 from services.ingest.figures import ShardFigures
 from services.messages import ShownAlert, ZoneForecast
-from services.store.rows import SiteStep
+from services.store.rows import ClosedStep
 
 __all__ = ["LiveStatePublisher", "LiveStateSink", "ZonePast"]
 
@@ -42,7 +42,7 @@ class LiveStateSink:
     ) -> None:  # fmt: skip
         self._live_state, self._past_due, self._is_behind, self._past = live_state, past_due, is_behind, past
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """Nothing to do: a row is shown with the forecast from it."""
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from services.messages import ZoneForecast
-from services.store.rows import SiteStep
+from services.store.rows import ClosedStep
 
 __all__ = ["Sink"]
 
@@ -18,7 +18,7 @@ class Sink(Protocol):
     same. A shard's sinks are the line ``self._sinks`` of ``services.ingest.shard``.
     """
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """Rows that have just closed; the history may not have them yet."""
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from edge.wire.reading import Sample
 from edge.wire.topic import parse_topic
 from edge.wire.trace_id import in_step, step_end_ms, step_span_id, step_trace_id
 from services.messages import ZoneForecast
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import ClosedStep, DeadLetter
 
 if TYPE_CHECKING:
     from services.observe.spans import Spans
@@ -38,7 +38,7 @@ PHASES = ("read", "close rows", "learn")
 
 class StepTrace:
     """A sink; the shard also calls :meth:`begin` and :meth:`lap` around what it does. ``step_ms`` is that of the
-    settings, ``clock_ns`` gives Unix time.
+    settings.
 
     A span ``step`` goes from the read that closed the step until its forecast is published, or until the step is
     learned from where none is made. In it: ``read``, ``close rows`` and ``learn`` (of all that one read closed
@@ -46,8 +46,8 @@ class StepTrace:
     which comes at later ticks.
     """
 
-    def __init__(self, step_ms: int, spans: Spans | None, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        self._step_ms, self._spans, self._clock_ns = step_ms, spans, clock_ns
+    def __init__(self, step_ms: int, spans: Spans | None) -> None:
+        self._step_ms, self._spans = step_ms, spans
         self._lines = LinesOfAStep()
         self._times: list[int] = []  # begin and end of each phase of the read
         self._answered_ns = 0
@@ -62,7 +62,7 @@ class StepTrace:
     def begin(self) -> None:
         """A partition is to be read."""
         if self._spans is not None:
-            self._times = [self._clock_ns()]
+            self._times = [time.time_ns()]
 
     def took(self, records: Sequence[Record]) -> None:
         """These were read."""
@@ -72,12 +72,12 @@ class StepTrace:
     def lap(self) -> None:
         """The next phase of the read is over."""
         if self._spans is not None:
-            self._times.append(self._clock_ns())
+            self._times.append(time.time_ns())
 
     def answered(self) -> None:
         """The Forecaster has answered."""
         if self._spans is not None:
-            self._answered_ns = self._clock_ns()
+            self._answered_ns = time.time_ns()
 
     def letters(self, letters: Sequence[DeadLetter]) -> None:
         """What a read has kept out: a line for each topic and reason, once a step. A late sample has the id of the step
@@ -99,7 +99,7 @@ class StepTrace:
             for site, end_ms in looked:
                 self._add("look for alerts", site, end_ms, (self._times[-2], self._times[-1]), {})
 
-    def rows(self, steps: Sequence[SiteStep]) -> None:
+    def rows(self, steps: Sequence[ClosedStep]) -> None:
         """See :class:`~services.ingest.sinks.sink.Sink`."""
         if steps and _log.isEnabledFor(logging.DEBUG):
             first, last = self._read[0], self._read[-1]
@@ -133,9 +133,9 @@ class StepTrace:
         waiting = self._open.get(site, {})
         if end_ms in waiting:  # not where it is made again, as after a swap
             self._add("forecast", site, end_ms, (waiting[end_ms][1], self._answered_ns), known)
-        self._add("publish", site, end_ms, (self._answered_ns, self._clock_ns()), known)
+        self._add("publish", site, end_ms, (self._answered_ns, time.time_ns()), known)
         for older_ms in [at for at in sorted(waiting) if at <= end_ms]:
-            self._close(site, older_ms, self._clock_ns() if older_ms == end_ms else 0)
+            self._close(site, older_ms, time.time_ns() if older_ms == end_ms else 0)
 
     def _close(self, site: str, end_ms: int, until_ns: int = 0) -> None:
         """The span that all others of a step are in; without ``until_ns`` nothing was forecast from the step."""

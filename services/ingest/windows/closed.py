@@ -10,16 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 from edge.log import Record
-from edge.wire.reading import Refusal
+from edge.wire.reading import Refusal, decode_refusals
 from edge.wire.topic import parse_topic
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import ClosedStep, DeadLetter
 
 __all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "Place"]
 
 Place = tuple[int, Record]
 """A record and its place among those that were fed with it."""
 
-_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _PAYLOAD_BYTES = 1024
 
 
@@ -58,7 +57,7 @@ class Closed:
     refused are no samples: they are in ``plans_refused``, single metrics of those it took in ``plan_metrics_refused``.
     """
 
-    steps: list[SiteStep] = field(default_factory=list)
+    steps: list[ClosedStep] = field(default_factory=list)
     accepted: int = 0
     duplicates: int = 0
     late: int = 0
@@ -77,12 +76,12 @@ class Feed:
 
     def __init__(self) -> None:
         self.closed = Closed()
-        self._steps: list[tuple[int, SiteStep]] = []
+        self._steps: list[tuple[int, ClosedStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
         self._marks: list[tuple[Place, int, Left | None]] = []
 
-    def step(self, at: int, step: SiteStep) -> None:
+    def step(self, at: int, step: ClosedStep) -> None:
         """A step that the record at place ``at`` closed."""
         self._steps.append((at, step))
 
@@ -105,7 +104,7 @@ class Feed:
     def refused(self, place: Place) -> None:
         """A record of what the gateway refused."""
         try:
-            refusals = _REFUSALS.decode(place[1].payload)
+            refusals = decode_refusals(place[1].payload)
         except msgspec.DecodeError as error:
             return self.corrupt(place, str(error))
         for item, refusal in enumerate(refusals):

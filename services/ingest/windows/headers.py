@@ -18,7 +18,6 @@ from services.ingest.windows.open_rows import Names
 
 __all__ = ["HeaderTable"]
 
-Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
 _MOST, _MOST_BYTES = 100_000, 16 * 1024 * 1024

@@ -20,7 +20,7 @@ from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.site_zones import Zones
-from services.store.rows import SilentStep, SiteStep, UnitFault
+from services.store.rows import ClosedStep, SilentStep, SiteStep, UnitFault
 
 __all__ = ["GAP_MS", "LONG_SILENCE_MS", "SiteWindows"]
 
@@ -250,7 +250,7 @@ class SiteWindows:
                 held = previous = end
         return ends
 
-    def _close(self, partition: int, end_ms: int) -> SiteStep:
+    def _close(self, partition: int, end_ms: int) -> ClosedStep:
         row = self._open_rows.pop(end_ms, None)
         if row is not None:
             self._newest_row_ms = end_ms
@@ -270,7 +270,7 @@ class SiteWindows:
             self._sensors.forget(zone)
         return self._sensors.units.faults
 
-    def _tell_units(self, place: Place, step: SiteStep, feed: Feed) -> None:
+    def _tell_units(self, place: Place, step: ClosedStep, feed: Feed) -> None:
         """A letter about each sensor whose unit was found wrong with this step, or right again.
 
         Their items count down from -1, for those of the record's samples count up.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +34,8 @@ class Listing:
     ``rows`` costs one small request while nothing changes. Who writes calls :meth:`forget` afterwards.
     """
 
-    def __init__(self, expert: Expert, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._expert, self._model, self._monotonic_s = expert, expert.registered, monotonic_s
+    def __init__(self, expert: Expert) -> None:
+        self._expert, self._model = expert, expert.registered
         self._lock = threading.Lock()
         self._written = 0  # how often somebody called forget
         self._known: tuple[int, RegistryState, float, list[ModelRow]] | None = None  # written, state, when, rows
@@ -58,7 +57,7 @@ class Listing:
         """All models, newest first."""
         with self._lock:
             written, known = self._written, self._known  # before the request: what is written meanwhile is read again
-        state, now_s = self.now(client), self._monotonic_s()
+        state, now_s = self.now(client), time.monotonic()
         if known is not None and known[:2] == (written, state) and now_s < known[2] + AGAIN_S:
             return list(known[3])
         names: dict[str, list[str]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,6 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
 
 from services.observe.request_trace import RequestTrace
+from services.observe.version import hothouse_version
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.client_limits import UNLIMITED, RateLimited
@@ -50,7 +50,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
 
     app = _Described(
         title="Hothouse",
-        version=_version(),
+        version=hothouse_version(),
         summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json). A key goes in the header "
         "`Authorization: Bearer KEY`: orders need one, reading only where the settings say so.",
@@ -119,10 +119,3 @@ def _complete(path: str, method: str, call: dict[str, Any]) -> None:
         call["security"] = [{"key": []}] if is_order else [{}, {"key": []}]
     if "parameters" in call:
         call["parameters"] = [one for one in call["parameters"] if one["name"] != "authorization"]
-
-
-def _version() -> str:
-    try:
-        return version("hothouse")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"

@@ -81,24 +81,26 @@ def answer_of(
                 _label(level): _bounded(quantile_at(said, level), spec, name) for level in levels
             }
     if outlook is not None and with_scenarios:
-        answer["scenarios"] = {
-            "horizon_min": (outlook["steps"] * spec.step_ms // 60_000).tolist(),
-            "targets": {
-                name: np.round(outlook["scenarios"][:, :, spec.targets.index(name)].astype(float), 3).tolist()
-                for name in shown
-            },
-        }
+        answer["scenarios"] = _scenarios(outlook, shown, spec)
     if outlook is not None and asked.events:
-        found = [
+        found = answer["events"] = [
             _said(event, name, outlook, spec)
             if name in forecast["forecasts"]
             else {"event": event.kind, "target": name, "missing": f"there is no forecast of {name}"}
             for event in asked.events
             for name in ((event.target,) if event.target else shown)
         ]
-        answer["events"] = found
         answer["codes"] = answer.get("codes", {}) | codes_of(one["missing"] for one in found if "missing" in one)
     return answer
+
+
+def _scenarios(outlook: ZoneOutlook, targets: Sequence[str], spec: ForecastSpec) -> dict[str, Any]:
+    """Each scenario of each target, ``[scenario][time]``."""
+    values = np.round(outlook["scenarios"].astype(float), 3)
+    return {
+        "horizon_min": (outlook["steps"] * spec.step_ms // 60_000).tolist(),
+        "targets": {name: values[:, :, spec.targets.index(name)].tolist() for name in targets},
+    }
 
 
 def _at(

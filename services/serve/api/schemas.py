@@ -23,7 +23,7 @@ from models.effects.plan_change import HOW_OF, How
 __all__ = [
     "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_TO_WRITE", "KEYED", "LATEST_MS", "ORDERED",
     "PREDICT_ANSWERS", "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
-    "ChangeIn", "ExpertName", "RowIn", "SiteOfZone", "Submission", "WhatIf", "few_members",
+    "ChangeIn", "ExpertName", "RowIn", "Since", "SiteOfZone", "Submission", "Until", "WhatIf", "few_members",
 ]  # fmt: skip
 
 MAX_ROWS = 5000
@@ -34,6 +34,8 @@ ExpertName = Annotated[
     Query(description="Whose model: the network's, that of the trees, or the network that is fine-tuned."),
 ]
 SiteOfZone = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
+Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
+Until = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest row.")]
 
 
 def few_members(said: Any) -> Any:
@@ -163,7 +165,7 @@ class WhatIf(BaseModel):
     @field_validator("changes", mode="before")
     @classmethod
     def _for_a_day(cls, changes: Any) -> Any:
-        """``{metric: value}``, as before there were times: this value from now on, for a day."""
+        """``{metric: value}`` is short for this value from now on, for a day."""
         if isinstance(few_members(changes), dict):
             return [{"metric": metric, "set": value} for metric, value in changes.items()]
         return changes

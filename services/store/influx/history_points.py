@@ -13,7 +13,7 @@ from services.store.forecasts import IssuedForecasts
 from services.store.influx.gaps import Stream
 from services.store.influx.lines import issued_lines, row_lines
 from services.store.rows import SiteStep
-from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableReader
 
 __all__ = ["HistoryPoints", "PointSource", "Points"]
 
@@ -42,7 +42,7 @@ class HistoryPoints:
     kept of them before they were published.
     """
 
-    def __init__(self, rows: RowTable, issued: IssuedForecasts, spec: ForecastSpec) -> None:
+    def __init__(self, rows: TableReader, issued: IssuedForecasts, spec: ForecastSpec) -> None:
         self._rows, self._issued, self._spec = rows, issued, spec
 
     def read(self, stream: Stream, after_ms: int, until_ms: int) -> Points | None:

@@ -16,12 +16,12 @@ import numpy as np
 
 from services.messages import DECIMALS, ZoneForecast
 from services.store.forecasts import IssuedForecast
-from services.store.rows import SiteStep
+from services.store.rows import ClosedStep
 
 __all__ = ["forecast_lines", "issued_lines", "row_lines"]
 
 
-def row_lines(channels: Sequence[str], steps: Iterable[SiteStep]) -> list[str]:
+def row_lines(channels: Sequence[str], steps: Iterable[ClosedStep]) -> list[str]:
     """A line a zone and step; a zone without any value in a step has none."""
     lines = []
     for step in steps:

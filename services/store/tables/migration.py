@@ -19,7 +19,8 @@ from services.store.parquet import read_table
 from services.store.plan_history import PLANS
 from services.store.storage import Storage
 from services.store.tables.old_files import OLD_FOLDERS, OldFile, old_files
-from services.store.tables.row_table import RowTable, TableSpec
+from services.store.tables.row_table import RowTable
+from services.store.tables.table_reader import TableSpec
 
 __all__ = ["bring_over"]
 

@@ -33,7 +33,7 @@ from services.store.deadletters import DeadLetters
 from services.store.history import DEVICE_ROWS, ZONE_ROWS
 from services.store.plan_history import PlanHistory
 from services.store.storage import Storage, storage_of
-from services.store.tables.row_table import TableSpec
+from services.store.tables.table_reader import TableSpec
 
 PATIENCE_S = 90.0
 KEPT_BYTES = 1024

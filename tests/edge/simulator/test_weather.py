@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.simulator.physics.sun import clear_sky_w_m2, sine_of_elevation
-from edge.simulator.physics.weather import Outside, SteadyWeather, SyntheticWeather
+from edge.simulator.physics.weather import Outside, SyntheticWeather
 from models.psychrometrics import relative_humidity_pct
 
 DAY_MS = 86_400_000
@@ -88,9 +88,3 @@ def test_clear_days_swing_more(february):
     swing = np.ptp(february.temp_c.reshape(30, 1440), axis=1)
     bright = sun > np.median(sun)
     assert swing[bright].mean() > swing[~bright].mean()
-
-
-def test_steady_weather_stays():
-    """For experiments: the same at any time."""
-    outside = Outside(15.0, 1000.0, 0.0, 8.0, 4.0, 220.0, 0.0, 420.0, 10.0)
-    assert SteadyWeather(outside).at(0) == SteadyWeather(outside).at(10**12) == outside

@@ -26,7 +26,7 @@ from services.messages import ShownAlert
 from tests.edge.wire.test_asyncapi import DOCUMENT, KINDS, PUBLISHED, keeps_to
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
-from tests.services.ingest.alerts.test_shard_alerts import HOUR, small
+from tests.services.ingest.alerts.nights import HOUR, small
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0
 

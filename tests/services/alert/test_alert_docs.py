@@ -9,7 +9,7 @@ from typing import Any
 from models.alerts.alert_rule import COURSES, STATES
 from models.alerts.crop_rules import CROPS, rules_for
 from models.alerts.rules_document import OPTIONS
-from services.alert.rules_file import parse_document, parse_rules
+from services.alert.rules_file import parse_document
 from services.alert.webhook import signature
 from services.config import load_settings
 
@@ -38,7 +38,7 @@ def test_the_check_of_a_signature_that_is_shown_finds_ours() -> None:
 def test_the_example_is_read() -> None:
     """What the page shows can be copied."""
     example = EXAMPLES[0]
-    rules = {rule.name: rule for rule in parse_rules(example)}
+    rules = {rule.name: rule for rule in parse_document(example).rules}
     assert rules["frost"].limit == 9.0
     assert rules["condensation"].hours == (120, 600)
     assert rules["cool evening"].kind == "frost"

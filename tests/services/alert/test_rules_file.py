@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from models.alerts.crop_rules import rules_for
-from services.alert.rules_file import load_document, parse_document, parse_rules
+from services.alert.rules_file import load_document, parse_document
 from services.errors import ConfigError
 
 
 def test_a_file_without_rules_has_those_of_its_crop() -> None:
     """Nothing else need be said."""
-    assert parse_rules('crop = "tomato"\nstage = "fruiting"') == rules_for("tomato", "fruiting")
-    assert parse_rules("") == rules_for()
+    assert parse_document('crop = "tomato"\nstage = "fruiting"').rules == rules_for("tomato", "fruiting")
+    assert parse_document("").rules == rules_for()
 
 
 def test_a_table_changes_removes_or_adds_a_rule() -> None:
     """What is left out stays as the crop has it."""
     rules = {
         rule.name: rule
-        for rule in parse_rules("""
+        for rule in parse_document("""
         crop = "tomato"
         [rules.frost]
         limit = 8
@@ -31,7 +31,7 @@ def test_a_table_changes_removes_or_adds_a_rule() -> None:
         kind = "condensation"
         hours = ["04:00", "12:00"]
         fruit_mm = 70
-        """)
+        """).rules
     }
     usual = {rule.name: rule for rule in rules_for("tomato")}
     assert rules["frost"].limit == 8.0
@@ -91,13 +91,13 @@ def test_a_zone_may_have_rules_of_its_own() -> None:
 def test_a_mistake_is_told_in_a_sentence(text: str, sentence: str) -> None:
     """It names the rule, what was said, and what is allowed; never a traceback."""
     with pytest.raises(ConfigError, match=sentence):
-        parse_rules(text)
+        parse_document(text)
 
 
 def test_every_mistake_is_told_at_once() -> None:
     """Nobody has to start three times to hear of three."""
     with pytest.raises(ConfigError) as error:
-        parse_rules('[rules.frost]\nlimit = "3"\n[rules.heat]\nchance = 7\n[rules.x]\nlimit = 1')
+        parse_document('[rules.frost]\nlimit = "3"\n[rules.heat]\nchance = 7\n[rules.x]\nlimit = 1')
     assert len(error.value.message.split("; ")) >= 3
     assert all(name in error.value.message for name in ("frost", "heat", "x"))
 

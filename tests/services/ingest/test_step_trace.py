@@ -28,7 +28,7 @@ from services.alert.retained_alerts import RetainedAlerts
 from services.observe.logs import log_to_file
 from services.observe.spans import Spans
 from tests.services.ingest.alerts.greenhouse import records
-from tests.services.ingest.alerts.test_shard_alerts import HOUR, in_pieces, small
+from tests.services.ingest.alerts.nights import HOUR, in_pieces, small
 from tests.services.ingest.rig import Clock, Rig, day, filled
 from tests.services.ingest.samples import STEP, T0, sample
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -26,14 +25,6 @@ from tests.services.serve.system import OPERATOR, System, assert_problem
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 VALUES = {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 18.5], [ORIGIN_MS + 6 * HOUR_MS, 21]]}
-
-
-@pytest.fixture
-def system() -> Iterator[System]:
-    """Two zones, reading open."""
-    made = System(Keys("op-key"))
-    yield made
-    made.client.close()
 
 
 def at(system: System, now_ms: int) -> TestClient:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from services.messages import Extreme, ZoneOutlook
-from services.serve.api.auth import Keys
 from services.serve.api.routes import predict_routes
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 from tests.services.serve.system import System, assert_problem
 
 STEP_MS = 300_000
-
-
-@pytest.fixture
-def system() -> Iterator[System]:
-    """Two zones, reading open."""
-    made = System(Keys("op-key"))
-    yield made
-    made.client.close()
 
 
 def asked(system: System, **parameters: Any) -> dict[str, Any]:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import io
-import json
 import shutil
 import sqlite3
-import tarfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,33 +16,19 @@ from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from services.app import System
 from services.cli import app
-from services.cli.history.backup_commands import _files
 from services.config import load_settings
-from services.errors import BackupError, NotStoredError, StartError
+from services.errors import BackupError, StartError
 from services.store import backup
-from services.store.backup import INDEX, RESTORING, Sources, check_log_of, read_backup, restore, write_backup
-from services.store.storage import FolderListing, FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
+from services.store.backup import RESTORING, Sources, check_log_of, read_backup, restore, write_backup
+from services.store.storage import FolderStorage
 from tests.services.ingest.data_folder import END, POWER_CUT, after
 from tests.services.ingest.test_data_folder import later, unpacked
-
-
-def quiet(_count: int, _size: int) -> None:
-    """Nobody looks at the progress."""
+from tests.services.store.backups import folder_of, quiet
 
 
 def hothouse(*arguments: object) -> Result:
     """A command."""
     return CliRunner().invoke(app, [str(one) for one in arguments])
-
-
-def folder_of(root: Path) -> Storage:
-    """The folder."""
-    return FolderStorage(root / "storage")
-
-
-def bucket_of(_root: Path) -> Storage:
-    """The bucket."""
-    return ObjectStorage(MemoryServer())
 
 
 @pytest.fixture(scope="module")
@@ -158,175 +139,6 @@ def test_a_damaged_backup_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
 
 
-def forged(to: Path, info: tarfile.TarInfo) -> Path:
-    """A backup whose index fits, with a member that no backup has."""
-    info.size = 1 if info.isreg() else 0
-    members = {info.name: hashlib.sha256(b"x").hexdigest()}
-    index = json.dumps({"format": 1, "made": "now", "log": "sqlite", "bucket": False, "members": members}).encode()
-    about = tarfile.TarInfo(INDEX)
-    about.size = len(index)
-    with tarfile.open(to, "w") as tar:
-        tar.addfile(info, io.BytesIO(b"x"))
-        tar.addfile(about, io.BytesIO(index))
-    return to
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../escaped", "data/../../escaped", "{}/escaped", "storage/x/../../../escaped", "storage/{}/escaped",
-        "data/{}/escaped", "storage/x//escaped", "data/./escaped", "storage/x/", "storage/",
-    ],
-)  # fmt: skip
-def test_a_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    """A forged file is refused whole, and what is elsewhere stays as it was."""
-    (tmp_path / "escaped").write_text("of before")
-    file = forged(tmp_path / "b.tar", tarfile.TarInfo(name.format(tmp_path)))
-    with pytest.raises(BackupError, match="is none of its parts"):
-        restore(file, FolderStorage(tmp_path / "new" / "storage"), tmp_path / "new" / "data", quiet)
-    assert (tmp_path / "escaped").read_text() == "of before"
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
-    """What follows a link would be written where it leads."""
-    info = tarfile.TarInfo("storage/x")
-    info.type, info.linkname = kind, "/etc"
-    with pytest.raises(BackupError, match="'storage/x' is none of its parts"):
-        restore(forged(tmp_path / "b.tar", info), FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
-    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
-
-
-def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
-    """Of 512 bytes a tar can say that they are 8 TB of zeros; nothing is read of them, and nothing is written."""
-    name, size = b"storage/rows", 8 * 1024**4
-    head = bytearray(tarfile.TarInfo(name.decode()).tobuf(tarfile.GNU_FORMAT))
-    head[156:157] = tarfile.GNUTYPE_SPARSE
-    head[483:495] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
-    head[148:156] = b" " * 8
-    head[148:156] = b"%06o\0 " % sum(head)
-    (tmp_path / "b.tar").write_bytes(bytes(head) + bytes(1024))
-    with tarfile.open(tmp_path / "b.tar") as tar:
-        assert tar.getmembers()[0].size == size
-    with pytest.raises(BackupError, match="'storage/rows' is none of its parts"):
-        restore(tmp_path / "b.tar", FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
-    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
-
-
-class Moving:
-    """A storage in which a snapshot goes and another comes, so many times, each time it is asked for."""
-
-    def __init__(self, storage: Storage, times: int) -> None:
-        self._storage, self._left, self._number = storage, times, 0
-        storage.put("snapshots/p0-0.snapshot", b"0")
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
-
-    def read(self, key: str) -> Stored:
-        """Gone when it is read."""
-        if key.startswith("snapshots/") and self._left:
-            self._left -= 1
-            self._storage.delete(f"snapshots/p0-{self._number}.snapshot")
-            self._number += 1
-            self._storage.put(f"snapshots/p0-{self._number}.snapshot", str(self._number).encode())
-            raise NotStoredError(f"{key} is gone")
-        return self._storage.read(key)
-
-
-@pytest.mark.parametrize("of", [folder_of, bucket_of])
-def test_what_goes_while_it_is_copied(tmp_path: Path, of: Callable[[Path], Storage]) -> None:
-    """What took its place is copied; the table's log comes before the files that it names."""
-    storage = Moving(of(tmp_path), 5)
-    for key in ("history/t/part-1", "history/t/_delta_log/0.json", "history/t/_delta_log/_last_checkpoint", "top.json"):
-        storage.put(key, key.encode())
-    storage.put("owner/1", b"not this")
-    made = write_backup(tmp_path / "b.tar", Sources(storage), {"log": "sqlite"}, quiet)
-    assert list(made.members) == [
-        "storage/snapshots/p0-5.snapshot", "storage/top.json", "storage/history/t/_delta_log/0.json",
-        "storage/history/t/part-1",
-    ]  # fmt: skip
-    new = of(tmp_path / "new")
-    restore(tmp_path / "b.tar", new, tmp_path / "data", quiet)
-    assert new.read("snapshots/p0-5.snapshot").content == b"5"
-    assert new.read("history/t/part-1").content == b"history/t/part-1"
-    assert new.entry(RESTORING) is None
-
-
-class Interrupted(FolderStorage):
-    """Does something once, while the snapshots are copied."""
-
-    def __init__(self, root: Path, work: Callable[[], object]) -> None:
-        super().__init__(root)
-        self._work = [work]
-
-    def read(self, key: str) -> Stored:
-        """Work, then read."""
-        if key.startswith("snapshots/") and self._work:
-            self._work.pop()()
-        return super().read(key)
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["a day has a file already", "it has none"])
-def test_a_day_that_is_merged_while_it_is_copied(tmp_path: Path, before: bool) -> None:
-    """Parts that become the file of their day after its folder's neighbours were listed are in the backup."""
-
-    class Merging(FolderStorage):
-        def list_folder(self, folder: str) -> FolderListing:
-            """Merge the day when its folder is asked for."""
-            if folder.endswith("/2026-03-01") and (part := self.root / folder / "p0-1.parquet").exists():
-                part.rename(self.root / "history/forecasts/2026-03-01-p0.parquet")
-            return super().list_folder(folder)
-
-    storage = Merging(tmp_path / "storage")
-    storage.put("snapshots/p0-1.snapshot", b"")
-    storage.put("history/forecasts/2026-03-01/p0-1.parquet", b"said")
-    storage.put("history/forecasts/2026-02-28-p0.parquet", b"said before")
-    if before:
-        storage.put("history/forecasts/2026-03-01-p0.parquet", b"the day so far")
-    write_backup(tmp_path / "b.tar", Sources(storage), {"log": "sqlite"}, quiet)
-    new = FolderStorage(tmp_path / "new")
-    restore(tmp_path / "b.tar", new, tmp_path / "data", quiet)
-    said = {name: new.read(f"history/forecasts/{name}").content for name in new.list_folder("history/forecasts").names}
-    assert said == {"2026-02-28-p0.parquet": b"said before", "2026-03-01-p0.parquet": b"said"}
-
-
-def test_models_come_and_go_while_it_is_copied(tmp_path: Path) -> None:
-    """What the copy of the registry names is there with its files; files that go end nothing."""
-    settings = load_settings(data_dir=tmp_path)
-    models, registry = settings.storage_folder / "mlflow", tmp_path / "mlflow.sqlite"
-    for name in ("snapshots/p0-1.snapshot", "mlflow/old/candidate.json"):
-        (settings.storage_folder / name).parent.mkdir(parents=True)
-        (settings.storage_folder / name).touch()
-    sqlite3.connect(registry).execute("CREATE TABLE versions (name)").connection.close()
-
-    def work() -> None:
-        shutil.rmtree(models / "old")
-        (models / "new").mkdir()
-        (models / "new" / "candidate.json").touch()
-
-    storage = Interrupted(settings.storage_folder, work)
-    sources = Sources(storage, partial(_files, settings), {"mlflow.sqlite": registry})
-    made = write_backup(tmp_path / "b.tar", sources, {}, quiet)
-    assert [name for name in made.members if "mlflow/" in name] == ["data/storage/mlflow/new/candidate.json"]
-    gone = {"data/gone": tmp_path / "gone"}
-    assert "data/gone" not in write_backup(tmp_path / "c.tar", Sources(storage, lambda: gone), {}, quiet).members
-
-
-def test_ctrl_c_leaves_nothing_of_it(tmp_path: Path) -> None:
-    """Half a backup, under a hidden name that no later one has, would fill the disk for ever."""
-
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    (tmp_path / "storage" / "snapshots").mkdir(parents=True)
-    (tmp_path / "storage" / "snapshots" / "p0-1.snapshot").touch()
-    with pytest.raises(KeyboardInterrupt):
-        write_backup(tmp_path / "out" / "b.tar", Sources(Interrupted(tmp_path / "storage", stop)), {}, quiet)
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 def test_a_full_disk_is_told_with_what_to_do(
     backed_up: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,14 +161,6 @@ def test_nothing_starts_on_half_of_it(tmp_path: Path) -> None:
     folder_of(tmp_path).put(RESTORING, b"")
     with pytest.raises(StartError, match="half of a backup"), System(load_settings(data_dir=tmp_path)):
         pytest.fail("it started")
-
-
-def test_what_never_rests_is_told(tmp_path: Path) -> None:
-    """No file is left where the state could not be copied."""
-    storage = Moving(folder_of(tmp_path), 1000)
-    with pytest.raises(BackupError, match="snapshots changes faster"):
-        write_backup(tmp_path / "b.tar", Sources(storage), {}, quiet)
-    assert [path.name for path in tmp_path.iterdir()] == ["storage"]
 
 
 def test_a_log_that_does_not_fit_is_told(tmp_path: Path) -> None:
@@ -447,21 +251,6 @@ def test_a_log_that_is_not_in_it_must_be_the_one_of_before(tmp_path: Path) -> No
         check_log_of(made, log)
     log.append([NewRecord("demo", "tick", 6, b"")])
     check_log_of(made, log)
-
-
-def test_a_database_is_copied_while_it_is_written(tmp_path: Path) -> None:
-    """What was committed is there, also what lies beside the file; what was not is not."""
-    db = sqlite3.connect(tmp_path / "mlflow.sqlite", isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("CREATE TABLE t (x)")
-    db.execute("INSERT INTO t VALUES (1)")
-    db.execute("BEGIN")
-    db.execute("INSERT INTO t VALUES (2)")
-    files = {"mlflow.sqlite": tmp_path / "mlflow.sqlite"}
-    write_backup(tmp_path / "b.tar", Sources(folder_of(tmp_path), databases=files), {}, quiet)
-    db.close()
-    restore(tmp_path / "b.tar", folder_of(tmp_path / "new"), tmp_path / "new", quiet)
-    assert sqlite3.connect(tmp_path / "new" / "mlflow.sqlite").execute("SELECT x FROM t").fetchall() == [(1,)]
 
 
 def test_a_database_that_cannot_be_copied_is_named(tmp_path: Path) -> None:

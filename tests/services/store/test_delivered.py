@@ -17,7 +17,7 @@ from services.store.delivered import Delivered
 from services.store.history import History
 from services.store.influx.gaps import Gap, Stream
 from services.store.rows import SiteStep
-from services.store.tables import file_spans, row_table
+from services.store.tables import file_spans, table_reader
 
 CHANNELS = ("air_temp_c", "rh_pct")
 T0, STEP = 1_646_092_800_000, 300_000
@@ -83,7 +83,7 @@ def test_the_newest_row_is_known_without_reading_values(
         read.extend((key, tuple(columns)) for key in sizes)
         return ask(storage, sizes, schema, columns, within)
 
-    for module in (file_spans, row_table):
+    for module in (file_spans, table_reader):
         monkeypatch.setattr(module, "read_files", watched)
     assert missing(delivered(tmp_path), history) == {}
     assert {columns for _, columns in read} == {("site", "end_ms")}

@@ -7,7 +7,6 @@ newest examples is compared with the forecasts without it on these; what serves 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from models.evaluation.gate import judge_no_worse
 from models.evaluation.yardsticks import naive_24h, persistence
 from models.features.inputs import targets_of
 from models.network.tuned_network import CorrectionInputs, TunedNetwork
-from models.pretraining.fine_tuner import Arrays, FineTuning, TuningExamples
+from models.pretraining.fine_tuner import Arrays, FineTuning, Tuner, TuningExamples
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
 from services.errors import TrainingError
@@ -35,10 +34,7 @@ from services.messages import F32, I64
 from services.store.examples.shown_examples import ShownExamples, StoredExamples
 from services.store.storage import FolderStorage, open_storage
 
-__all__ = ["FULL_DAYS", "Tuner", "learn_tuned"]
-
-FULL_DAYS = 10
-"""With fewer days the steps of a training are smaller in proportion: days, not examples, are what differ."""
+__all__ = ["learn_tuned"]
 
 WITHOUT = "the untuned forecast"
 """What is compared with: the forecasts that it corrects."""
@@ -48,9 +44,6 @@ GOLDEN_EXAMPLES = 4
 NOT_REPLAYABLE = "the examples of a fine-tuning are removed when they are too old"
 
 _DAY_MS = 86_400_000
-
-Tuner = Callable[[Arrays, ForecastSpec, TuningExamples, FineTuning], Arrays]
-"""What to go on from, the schema, examples, how -> a network's arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +106,8 @@ def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
         raise TrainingError(f"only {np.count_nonzero(ends <= cut_ms)} examples, {config.batch_size} are needed")
 
     def tuned(until_ms: int) -> TunedNetwork:
-        days = (until_ms - first_ms) / _DAY_MS
-        rate = config.learning_rate * min(1.0, days / FULL_DAYS)
-        with_rate = replace(config, learning_rate=rate)
-        return TunedNetwork(job.spec, tune(pretrained().arrays, job.spec, cases.until(until_ms), with_rate))
+        how = config.of_days((until_ms - first_ms) / _DAY_MS)
+        return TunedNetwork(job.spec, tune(pretrained().arrays, job.spec, cases.until(until_ms), how))
 
     try:
         twin, network = tuned(cut_ms), tuned(job.to_ms)

@@ -18,7 +18,7 @@ from services.serve.api.middleware.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
-from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
+from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, Since, SiteOfZone, Until
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["live_routes"]
@@ -36,8 +36,6 @@ Seen = Annotated[
 Zone = Annotated[str | None, Query(min_length=1, max_length=130, description="Zone, or site/zone.")]
 Target = Annotated[str | None, Query(max_length=64, description="Adds what was said of it.", examples=["air_temp_c"])]
 HorizonMin = Annotated[int | None, Query(ge=1, le=10_080, description="So long before, in minutes.", examples=[360])]
-Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
-Until = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest row.")]
 
 STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Events, until the stream ends after most of a minute.", "content": {"text/event-stream": {}}},

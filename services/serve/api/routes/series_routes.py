@@ -15,7 +15,7 @@ from services.messages import Resampled
 from services.serve.api.answer_types import IssuedAnswer, SeriesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import PREDICT_ANSWERS, SiteOfZone
+from services.serve.api.schemas import PREDICT_ANSWERS, Since, SiteOfZone, Until
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["interval_for", "series_routes"]
@@ -33,8 +33,6 @@ Metrics = Annotated[
     str | None,
     Query(max_length=1000, description="Several with commas; left out: the targets.", examples=["air_temp_c"]),
 ]
-Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
-Until = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest row.")]
 IntervalS = Annotated[
     int | None,
     Query(ge=1, le=31 * 86_400, description=f"Seconds, whole steps; left out: for {POINTS} points at most."),

@@ -20,7 +20,7 @@ from services.store.tables import delta_log
 from services.store.tables.delta_log import DeltaLog
 from tests.contracts.faulty_proxy import FaultyProxy
 from tests.s3 import s3_address
-from tests.services.store.tables.test_row_table import rows, table, there
+from tests.services.store.tables.written_rows import rows, table, there
 
 LOG = "history/zone_rows/_delta_log"
 

@@ -17,17 +17,12 @@ from services.errors import HistoryError
 from services.store.history import History, zone_table
 from services.store.parquet import write_table
 from services.store.storage import FolderStorage, Storage
-from services.store.tables import row_table
-from services.store.tables.delta_log import DeltaLog
 from services.store.tables.migration import bring_over
 from services.store.tables.old_files import old_files
 from services.store.tables.row_table import RowTable
+from tests.services.store.tables.written_rows import CrashError, crashing
 from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 from tests.storages import TABLE_KINDS, opener
-
-
-class _CrashError(BaseException):
-    """Stands for the end of the process."""
 
 
 def old_history(storage: Storage, days: int) -> list[int]:
@@ -121,26 +116,12 @@ def test_it_may_be_killed_at_any_moment(
     make(storage)
     moments = iter([n == 0 for wait in crashes for n in range(wait, -1, -1)] + [False] * 10_000)
 
-    def around(act: Callable[..., Any]) -> Callable[..., Any]:
-        def acted(*said: Any, **more: Any) -> Any:
-            if next(moments):
-                raise _CrashError
-            done = act(*said, **more)
-            if next(moments):
-                raise _CrashError
-            return done
-
-        return acted
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_table, "write_table", around(row_table.write_table))
-        patch.setattr(DeltaLog, "_commit", around(DeltaLog._commit))
-        patch.setattr(FolderStorage, "delete", around(FolderStorage.delete))
-        patch.setattr(FolderStorage, "tidy", around(FolderStorage.tidy))
+        crashing(patch, moments, (FolderStorage, "delete"), (FolderStorage, "tidy"))
         for _ in range(len(crashes) + 1):
             try:
                 bring_over(storage)
-            except _CrashError:
+            except CrashError:
                 continue
             break
     whole = FolderStorage(tmp_path_factory.mktemp("whole"))
