@@ -160,7 +160,8 @@ def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath
 
 
 def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: I64) -> list[str]:
-    """Why a zone's forecast is weaker than it should be, a sentence a channel; ``ages_s [C]``.
+    """Why a zone's forecast is weaker than it should be, a sentence a channel; ``ages_s [C]``. That a channel was never
+    read is no reason: not every zone has each sensor, and what it lacks weakens no forecast of the others.
 
     ``gaps_s [K]`` is how often the targets' inputs usually come, as ``report_gaps_s`` gives it.
     """
@@ -169,9 +170,7 @@ def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: I64) -> list[str]:
     reasons = []
     for channel, gap_s in zip(inputs_of(spec), gaps_s.tolist(), strict=True):
         age_s = float(ages_s[spec.channels.index(channel)])
-        if math.isnan(age_s):
-            reasons.append(f"{channel}: no reading yet")
-        elif age_s > min(silent_after_s(gap_s, least_s), most_s):
+        if age_s > min(silent_after_s(gap_s, least_s), most_s):
             reasons.append(f"{channel}: last reading {in_words(age_s)} before the origin")
     return reasons
 

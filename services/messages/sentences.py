@@ -35,7 +35,6 @@ Codes = Annotated[
 
 CODES: Mapping[str, str] = MappingProxyType({
     # of a zone's readings and forecasts
-    "no_reading": "{metric}: no reading yet",
     "old_reading": "{metric}: last reading {age_s} before the origin",
     "sensor_stuck": "{metric}: stuck at {value}{unit} since {since}",
     "sensor_spikes": "{metric}: spikes, last {by}{unit} {side} its level since {since}",

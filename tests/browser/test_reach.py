@@ -33,7 +33,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A house with two zones, the second of them weak."""
     house = House(tmp_path_factory.mktemp("house"))
     house.fill()
-    house.do(house.live_state.publish([house.forecast("north-2", degraded=["co2_ppm: no reading yet"])]))
+    house.do(
+        house.live_state.publish(
+            [house.forecast("north-2", degraded=["co2_ppm: last reading 22 min before the origin"])]
+        )
+    )
     event = {"kind": "swap", "version": "v2", "before": "v1", "reason": ""}
     house.do(house.live_state.put_event(event))  # type: ignore[arg-type]
     with opened(house) as found:

@@ -447,7 +447,9 @@ def test_a_page_that_stays_open_counts_the_days(page: Page, tmp_path: Path) -> N
         page.until(f"{card.format(zone='north-2')}.includes('learning, day 1 of 14')")
         house.backend.days = 3.4
         page.ask("window.passed_ms = 3_600_000")
-        weak = house.forecast("north-1", ORIGIN_MS + STEP_MS, degraded=["co2_ppm: no reading yet"])
+        weak = house.forecast(
+            "north-1", ORIGIN_MS + STEP_MS, degraded=["co2_ppm: last reading 22 min before the origin"]
+        )
         house.do(house.live_state.publish([weak]))  # the zones are asked for
         page.until(f"{card.format(zone='north-1')}.includes('learning, day 4 of 14')")
         assert page.complaints == []
@@ -525,9 +527,13 @@ def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> 
         page.ask("{ window.list = document.getElementById('zone-choice'); window.list.focus(); }")
         new_row(page, house, ORIGIN_MS + STEP_MS)
         page.until(f"{VIEW}.includes('Measured up to 01:05')")
-        weak = house.forecast("north-1", ORIGIN_MS + 2 * STEP_MS, degraded=["co2_ppm: no reading yet"])
+        weak = house.forecast(
+            "north-1", ORIGIN_MS + 2 * STEP_MS, degraded=["co2_ppm: last reading 22 min before the origin"]
+        )
         house.do(house.live_state.publish([weak]))
-        page.until(f"({badge}) === 'weaker forecast' && {VIEW}.includes('CO₂: no reading yet')")
+        page.until(
+            f"({badge}) === 'weaker forecast' && {VIEW}.includes('CO₂: last reading 22 min before the forecast')"
+        )
         page.until(f"{VIEW}.includes('Measured up to 01:10')")
         assert page.ask("document.activeElement === window.list")
         house.do(house.live_state.publish([house.forecast("north-3")]))

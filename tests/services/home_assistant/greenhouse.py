@@ -47,7 +47,7 @@ def forecast(zone: str = "north-1", origin_ms: int = ORIGIN_MS, now: dict[str, f
     band = {name: [round(17.123 + at / 10, 3) for at in range(len(MINUTES))] for name in ("p10", "p50", "p90")}
     return ZoneForecast(
         site="demo", zone=zone, origin_ms=origin_ms, origin="2022-03-01T17:00:00Z", step_s=300, model_version="v3",
-        degraded=["co2_ppm: no reading yet"], now=readings,
+        degraded=["co2_ppm: last reading 22 min before the origin"], now=readings,
         now_age_s={}, reports_every_s=0,
         freshness_s=dict.fromkeys(readings, 12.0),
         forecasts={name: [_point(minutes, value) for minutes in (5, 60, 1440)] for name, value in targets.items()},
