@@ -233,7 +233,8 @@ class SensorFaults:
         cells["stood"] = np.maximum(cells["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
         cells["value"] = np.where(moved, x, cells["value"])
         cells["value_since"] = np.where(moved, step, cells["value_since"])
-        at_an_end = (x >= cells["high"]) | (x <= cells["low"]) | (x >= self._top)
+        # Beyond what it has shown lies what came as a spike and was not trusted.
+        at_an_end = (x == cells["high"]) | (x == cells["low"]) | (x >= self._top)
         return np.asarray(same & (stood > limit) & ~at_an_end)
 
     def _move(

@@ -156,6 +156,16 @@ def test_nothing_of_a_jump_far_beyond_all_that_was_is_learned():
     assert out[0, AT : AT + 8, CHANNELS.index("co2_ppm")].all()
 
 
+@pytest.mark.parametrize("zones", [1, 4])
+def test_a_number_that_stands_for_missing_values_of_one_zone_is_never_the_new_normal(zones):
+    """0 for four days is no offset that has become usual after two: a sensor that stands there is stuck."""
+    values, climate = world(zones, days=13), [0, 1]
+    values[0, AT : AT + 4 * DAY, climate] = 0
+    out, _ = run(detector(zones), values)
+    assert out[0, AT : AT + 4 * DAY, climate].all()
+    assert not out[0, AT + 4 * DAY + 12 :].any()
+
+
 def test_what_may_stand_still_is_not_stuck():
     """Humidity at saturation, CO2 at the end of its range, and actuators stand as long as they like."""
     values = world()
