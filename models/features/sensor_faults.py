@@ -58,7 +58,7 @@ RANGE = 1.0
 """An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
 
 OFFSET_MS = 3_600_000
-"""... for this long; or for two steps where it began with a jump."""
+"""... for this long; for two steps where it began with a jump, and for one that was held back as a spike until then."""
 
 GIVE_UP_MS = 2 * 86_400_000
 """An offset that lasts longer is the new normal: a sensor that was moved, a greenhouse that is run otherwise."""
@@ -158,8 +158,11 @@ class SensorFaults(ZoneState):
         ``hour`` is the local hour of day, 0 ... 23. ``step`` never goes back.
         """
         x = np.asarray(values[:, self._columns], dtype=np.float32)
-        known = np.isfinite(x)
         cells = {name: self._zones[name][indices] for name in _CELLS}
+        near = (hour + np.arange(-1, 2)) % _HOURS
+        stands_in = self._stand_ins(cells, indices, x, near)
+        x = np.where(stands_in, np.float32(np.nan), x)
+        known = np.isfinite(x)
         cells["seen"] += known
         gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
         cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
@@ -167,19 +170,30 @@ class SensorFaults(ZoneState):
         spoken = cells["heard"]
         silence = self._hear(cells, step, known)
         stuck = self._stand(cells, step, x, known, silence, spoken) & ready
-        near = (hour + np.arange(-1, 2)) % _HOURS
         spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour)
         offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near)
         started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
             self._zones[name][indices] = held
         clean = values.copy()
-        clean[:, self._columns] = np.where(stuck | spike | offset, np.float32(np.nan), values[:, self._columns])
+        clean[:, self._columns] = np.where(stuck | spike | offset, np.float32(np.nan), x)
         return clean, self._faults(indices, started)
 
     def active(self, indices: I64) -> list[SensorFault]:
         """The faults of these zones that last, a site-wide sensor's in each of them."""
         return self._faults(indices, self._zones["kind"][indices] > 0)
+
+    def _stand_ins(self, cells: dict[str, _Array], indices: I64, x: F32, near: I64) -> Bool:
+        """Which values stand for missing ones. Whoever collects readings may write one number, such as 0, for all that
+        he does not get: zones that never say the same do so then, far beyond what they ever said at this hour.
+        """
+        one = _alike(x) & ~_alike(cells["value"]) & ~self._site_wide
+        if not one.any():
+            return np.zeros(x.shape, dtype=bool)
+        below, above = self._usual_range(indices, near, np.ones(x.shape, dtype=bool))
+        margin = np.maximum(RANGE / 2 * (above - below), self._least)
+        far = (np.fmax(x - above, below - x) > margin) & (cells["seen"] > self._learn) & (x < self._top)
+        return np.asarray(one & (far.sum(axis=0) > 1) & np.isfinite(x))
 
     def _hear(self, cells: dict[str, _Array], step: int, known: Bool) -> Bool:
         """Which channels are silent for longer than they usually are, or were until now."""
@@ -203,7 +217,8 @@ class SensorFaults(ZoneState):
         cells["stood"] = np.maximum(cells["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
         cells["value"] = np.where(moved, x, cells["value"])
         cells["value_since"] = np.where(moved, step, cells["value_since"])
-        at_an_end = (x >= cells["high"]) | (x <= cells["low"]) | (x >= self._top)
+        # Beyond what it has shown lies what came as a spike and was not trusted.
+        at_an_end = (x == cells["high"]) | (x == cells["low"]) | (x >= self._top)
         return np.asarray(same & (stood > limit) & ~at_an_end)
 
     def _move(
@@ -253,7 +268,8 @@ class SensorFaults(ZoneState):
         out = usable & ~self._site_wide & (cells["seen"] > 2 * self._learn) & (beyond > margin)
         cells["outside"] = np.where(out, cells["outside"] + 1, np.where(usable, 0, cells["outside"]))
         cells["inside"] = np.where(was_off & usable, np.where(beyond <= 0, cells["inside"] + 1, 0), 0)
-        begins = ~was_off & (cells["outside"] >= np.where(jumped, 2, self._offset))
+        long_enough = np.where(cells["settled"] == step, 1, np.where(jumped, 2, self._offset))
+        begins = ~was_off & (cells["outside"] >= long_enough)
         is_back = was_off & (cells["inside"] >= self._offset // 2)
         is_normal = was_off & (step - cells["since"] > self._give_up)
         offset = (was_off | begins) & ~is_back & ~is_normal & usable
@@ -326,6 +342,13 @@ _CELLS = (
     "seen", "heard", "gap", "value", "value_since", "stood", "low", "high", "level", "level_step", "jumping", "settled",
     "outside", "inside", "kind", "since", "last", "size",
 )  # fmt: skip
+
+
+def _alike(x: F32) -> Bool:
+    """In which channels two zones or more say something, and all of them the same, ``[K]``."""
+    known = np.isfinite(x)
+    low, high = np.where(known, x, np.inf).min(axis=0), np.where(known, x, -np.inf).max(axis=0)
+    return np.asarray((known.sum(axis=0) > 1) & (low == high))
 
 
 def _most(by_hour: F32) -> F32:

@@ -160,6 +160,8 @@ def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
     scale_ms = UNIX_MS.get(table.said.time_format)
     if scale_ms and not pd.api.types.is_datetime64_any_dtype(times):
         times = pd.to_datetime(times.astype(np.float64) * scale_ms, unit="ms", utc=True)
+    elif len(times) and pd.api.types.is_numeric_dtype(times):  # pandas would count nanoseconds, and all be of 1970
+        raise ValueError(f"column {times.name!r} holds numbers, as {times.iloc[0]}, and the recording's times are none")
     elif len(times) and isinstance(times.iloc[0], str):
         written = table.said.time_format or "ISO8601"
         utc = pd.to_datetime(times.iloc[:1], format=written, errors="coerce").dt.tz is not None

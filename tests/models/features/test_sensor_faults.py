@@ -126,6 +126,46 @@ def test_a_move_of_all_zones_is_no_fault():
     assert not found
 
 
+@pytest.mark.parametrize("zones", [2, 4])
+def test_a_number_that_stands_for_missing_values_is_taken_for_them(zones):
+    """Who collects readings may write 0 where he gets none, in all zones: nothing of a day of that is learned, sensors
+    are called silent, and with the first value they are used again.
+    """
+    values = world(zones)
+    climate = [CHANNELS.index(name) for name in ("air_temp_c", "rh_pct")]
+    values[:, AT : AT + DAY, climate] = 0
+    out, found = run(detector(zones), values)
+    assert out[:, AT : AT + DAY, climate].all()
+    assert out.sum() == zones * DAY * len(climate)
+    assert {fault.kind for _, fault in found} == {"drop_out"}
+
+
+def test_zones_of_one_sensor_may_say_the_same():
+    """A house that has one sensor for all zones may also become what it never was."""
+    values = np.repeat(world(1), 3, axis=0)
+    values[:, AT:, 0] -= 8
+    out, _ = run(detector(3), values)
+    assert not out.any()
+
+
+def test_nothing_of_a_jump_far_beyond_all_that_was_is_learned():
+    """Also not the first value that was there for too long to be a spike."""
+    values = world(zones=1)
+    values[0, AT : AT + 8, CHANNELS.index("co2_ppm")] = 4500
+    out, _ = run(detector(1), values)
+    assert out[0, AT : AT + 8, CHANNELS.index("co2_ppm")].all()
+
+
+@pytest.mark.parametrize("zones", [1, 4])
+def test_a_number_that_stands_for_missing_values_of_one_zone_is_never_the_new_normal(zones):
+    """0 for four days is no offset that has become usual after two: a sensor that stands there is stuck."""
+    values, climate = world(zones, days=13), [0, 1]
+    values[0, AT : AT + 4 * DAY, climate] = 0
+    out, _ = run(detector(zones), values)
+    assert out[0, AT : AT + 4 * DAY, climate].all()
+    assert not out[0, AT + 4 * DAY + 12 :].any()
+
+
 def test_what_may_stand_still_is_not_stuck():
     """Humidity at saturation, CO2 at the end of its range, and actuators stand as long as they like."""
     values = world()

@@ -138,6 +138,10 @@ def test_plans_of_a_second_sensor_are_left_out(recording: dict[str, pd.DataFrame
             lambda frame: frame.assign(issued=frame["issued"].dt.tz_localize("UTC")),
             "both have a UTC offset, or neither",
         ),
+        (
+            lambda frame: frame.assign(issued=frame["issued"].astype("datetime64[ms]").astype(np.int64)),
+            "column 'issued' holds numbers, as 1643673600000, and the recording's times are none",
+        ),
     ],
 )
 def test_a_file_that_is_no_plan_is_one_sentence(spoil, said: str, recording, table: Table) -> None:
