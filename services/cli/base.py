@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import tempfile
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from edge.option_numbers import read_number
 from services.config import Settings, load_settings
 from services.errors import LOOK_AT_THE_DISK, ConfigError, HothouseError
 
@@ -73,6 +76,17 @@ class Group(typer.core.TyperGroup):
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
             raise typer.Exit(1) from None
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; its options that take a number say so in help and errors, and take no NaN."""
+        command: Any = super().get_command(ctx, cmd_name)
+        for param in command.params if command is not None else ():
+            kind = param.type
+            if (words := _NUMBERS.get(kind.name)) is not None:
+                param.type = copy.copy(kind)
+                param.type.name = words
+                param.type.convert = partial(_number, kind)
+        return command
+
     def _say_where_it_stands(self, ctx: Any, error: Any) -> None:
         """Of an option that a command lacks, but that may stand before each of them: that it does."""
         name = getattr(error, "option_name", None)  # of a NoSuchOption, a class that Typer keeps to itself
@@ -81,6 +95,19 @@ class Group(typer.core.TyperGroup):
                 program, _, command = error.ctx.command_path.partition(" ")
                 value = "" if getattr(option, "is_flag", False) else " ..."
                 error.message += f". It stands before the command: {program} {name}{value} {command}"
+
+
+_NUMBERS = {"int": "whole number", "int range": "whole number", "float": "number", "float range": "number"}
+"""Types of options, by the names that they have in Typer."""
+
+
+def _number(kind: Any, value: Any, param: Any, ctx: Any) -> float:
+    """What an option of a type of Typer was given, or an error that says what it takes."""
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    try:
+        return read_number(str(value), low, high, is_whole=kind.name.startswith("int"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
 
 
 def _tell(error: HothouseError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -30,6 +31,31 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert result.exit_code == 0
     assert f"hothouse {' '.join(command)}" in result.output
     assert "xample: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (["demo", "--minutes", "x"], "--minutes': it takes a number of at least 0.1, not 'x'"),
+        (["demo", "--minutes", "nan"], "--minutes': it takes a number of at least 0.1, not 'nan'"),
+        (["demo", "--speed", "inf"], "--speed': it takes a number of at least 1, not 'inf'"),
+        (["demo", "--latitude", "91"], "--latitude': it takes a number from -90 to 90, not '91'"),
+        (["up", "--port", "70000"], "--port': it takes a whole number from 0 to 65,535, not '70000'"),
+        (["keys", "add", "reader", "--days", "1.5"], "--days': it takes a whole number from 1 to 36,500, not '1.5'"),
+        (["change", "calibrate", "a", "b", "c", "d", "--offset", "nan"], "--offset': it takes a number, not 'nan'"),
+    ],
+)
+def test_an_option_says_which_number_it_takes(told: list[str], says: str) -> None:
+    """What is no such number is refused before anything starts, in plain words."""
+    result = hothouse(*told)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_no_command_names_a_type_of_a_programming_language_for_a_number() -> None:
+    """Help says "number", and so does an error."""
+    for command in commands():
+        assert not re.search("<(int|float)", hothouse(*command, "--help").output), command
 
 
 @pytest.mark.parametrize(
