@@ -144,8 +144,10 @@ def need_state(settings: Settings, command: str) -> None:
 
 
 def need_out(out: Path, what: str, *endings: str) -> None:
-    """Raises, before long work is done for it, where ``out`` has none of the ``endings`` or no file can be there."""
-    if out.suffix not in endings:
+    """Raises, before long work is done for it, where ``out`` has none of the ``endings``, if there are any, or no file
+    can be there.
+    """
+    if endings and out.suffix not in endings:
         raise ConfigError(f"{out} cannot hold {what}", f"Name a file that ends in {' or '.join(endings)}.")
     try:
         if out.is_dir():

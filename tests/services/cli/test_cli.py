@@ -63,6 +63,7 @@ def test_no_command_names_a_type_of_a_programming_language_for_a_number() -> Non
     [
         (["--ahead", "plans.csv"], "--ahead is for a recording"),
         (["--recording", ".", "--ahead-source", "knmi"], "--ahead-source names plans of a file"),
+        (["--summary", "."], ". cannot be written: it is a folder"),
     ],
 )
 def test_a_demos_plans_are_those_of_a_file_beside_a_recording(options: list[str], says: str) -> None:
