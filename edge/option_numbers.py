@@ -25,9 +25,9 @@ def read_number(text: str, low: float | None = None, high: float | None = None, 
         found = math.nan
     if math.isfinite(found) and (low is None or found >= low) and (high is None or found <= high):
         return found
-    bounds = "" if low is None else f" of at least {low:,g}"
+    bounds = "" if low is None else f" of at least {low:,.12g}"
     if high is not None:
-        bounds = f" of at most {high:,g}" if low is None else f" from {low:,g} to {high:,g}"
+        bounds = f" of at most {high:,.12g}" if low is None else f" from {low:,.12g} to {high:,.12g}"
     raise ValueError(f"it takes a {'whole ' * is_whole}number{bounds}, not {text[:40]!r}")
 
 

@@ -56,17 +56,18 @@ class Group(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        is_debug = ctx.find_root().params.get("debug")  # a group in a group has no such option of its own
         try:
             return super().invoke(ctx)
         except HothouseError as error:
-            if ctx.params.get("debug"):
+            if is_debug:
                 raise
             _tell(error)
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:
             raise
         except Exception as error:
-            if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
+            if is_debug or type(error).__module__.startswith(("typer", "click")):
                 self._say_where_it_stands(ctx, error)
                 raise  # usage errors and exits are Typer's own
             if isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -273,7 +273,7 @@ def test_the_help_shows_examples_and_a_wrong_argument_one_sentence(tmp_path: Pat
     ("wrong", "says"),
     [
         (("--port", "99999"), "--port: it takes a whole number from 1 to 65,535, not '99999'"),
-        (("--speed", "fast"), "--speed: it takes a number from 0 to 1e+09, not 'fast'"),
+        (("--speed", "fast"), "--speed: it takes a number from 0 to 1,000,000,000, not 'fast'"),
         (("--latitude", "nan"), "--latitude: it takes a number from -90 to 90, not 'nan'"),
         (("--zones", "0"), "--zones: it takes a whole number of at least 1, not '0'"),
         (("--site", "my site"), "--site: it takes letters, digits, '.', '_' and '-', up to 64, not 'my site'"),

@@ -52,6 +52,15 @@ def test_an_option_says_which_number_it_takes(told: list[str], says: str) -> Non
     assert says in " ".join(result.stderr.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("command", [["status"], ["keys", "list"], ["models", "list"], ["plan", "show", "north-1"]])
+def test_debug_shows_where_a_command_failed(command: list[str]) -> None:
+    """Also one of a group: with --debug the error is not told, it is raised."""
+    told = hothouse("--config", "none.toml", *command)
+    assert (told.exit_code, type(told.exception)) == (2, SystemExit)
+    assert "none.toml does not exist" in told.stderr
+    assert isinstance(hothouse("--debug", "--config", "none.toml", *command).exception, ConfigError)
+
+
 def test_no_command_names_a_type_of_a_programming_language_for_a_number() -> None:
     """Help says "number", and so does an error."""
     for command in commands():
