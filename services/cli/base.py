@@ -78,7 +78,7 @@ class Group(typer.core.TyperGroup):
             raise typer.Exit(1) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name; its options that take a number say so in help and errors, and take no NaN."""
+        """The command of a name; options that take a number or a time say so in plain words, and none takes NaN."""
         command: Any = super().get_command(ctx, cmd_name)
         for param in command.params if command is not None else ():
             kind = param.type
@@ -86,6 +86,9 @@ class Group(typer.core.TyperGroup):
                 param.type = copy.copy(kind)
                 param.type.name = words
                 param.type.convert = partial(_number, kind)
+            elif kind.name == "datetime":
+                param.type = copy.copy(kind)
+                param.type.convert = partial(_time, kind)
         return command
 
     def _say_where_it_stands(self, ctx: Any, error: Any) -> None:
@@ -109,6 +112,15 @@ def _number(kind: Any, value: Any, param: Any, ctx: Any) -> float:
         return read_number(str(value), low, high, is_whole=kind.name.startswith("int"))
     except ValueError as error:
         raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+def _time(kind: Any, value: Any, param: Any, ctx: Any) -> Any:
+    """As :func:`_number`, of times."""
+    try:
+        return kind.convert(value, param, ctx)
+    except typer.BadParameter as error:
+        words = f"it takes a day, or a time such as 2022-03-01T00:05, not {str(value)[:40]!r}"
+        raise typer.BadParameter(words, ctx=ctx, param=param) from error
 
 
 def _tell(error: HothouseError) -> None:

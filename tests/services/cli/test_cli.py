@@ -42,11 +42,12 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["demo", "--latitude", "91"], "--latitude': it takes a number from -90 to 90, not '91'"),
         (["up", "--port", "70000"], "--port': it takes a whole number from 0 to 65,535, not '70000'"),
         (["keys", "add", "reader", "--days", "1.5"], "--days': it takes a whole number from 1 to 36,500, not '1.5'"),
+        (["export", "x.csv", "--since", "soon"], "--since': it takes a day, or a time such as 2022-03-01T00:05, not"),
         (["change", "calibrate", "a", "b", "c", "d", "--offset", "nan"], "--offset': it takes a number, not 'nan'"),
     ],
 )
-def test_an_option_says_which_number_it_takes(told: list[str], says: str) -> None:
-    """What is no such number is refused before anything starts, in plain words."""
+def test_an_option_says_what_it_takes(told: list[str], says: str) -> None:
+    """What is no such number, or no time, is refused before anything starts, in plain words."""
     result = hothouse(*told)
     assert result.exit_code == 2
     assert says in " ".join(result.stderr.replace("│", " ").split())
