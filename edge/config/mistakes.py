@@ -15,12 +15,33 @@ from pydantic import BaseModel, ValidationError
 __all__ = ["of_toml", "of_values"]
 
 
+_WORDS = {
+    "int_parsing int_type int_from_float int_parsing_size": "must be a whole number",
+    "float_parsing float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing bool_type": "must be true or false",
+    "string_type path_type": "must be text, in quotes",
+    "model_type model_attributes_type": "must be a section: its name in brackets, its settings below it",
+    "dict_type": 'must be a table, such as {{ name = "value" }}',
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "string_too_short": "must have a length of at least {min_length}",
+    "string_too_long": "must have a length of at most {max_length}",
+    "literal_error": "must be {expected}",
+}
+"""What pydantic calls a mistake -> what is wrong, for who wrote it; in braces what it tells of the mistake."""
+
+
 def of_toml(error: tomllib.TOMLDecodeError | UnicodeDecodeError, source: Path) -> tuple[str, str]:
     """A sentence on a file that is not TOML, and what to do."""
     twice = re.match(r"Cannot declare \((.+)\) twice \(at line (\d+)", str(error))
     if twice:
         name = ".".join(re.findall(r"'([^']*)'", twice[1]))
         return f"{source} has [{name}] twice, again at line {twice[2]}", "Write its settings below the first one."
+    if isinstance(error, UnicodeDecodeError):
+        return f"{source} is no text in UTF-8", "Save it as UTF-8, or start again with `hothouse init`."
     return f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
 
 
@@ -39,7 +60,8 @@ def of_values(
         elif name == "sites" and problem["type"] == "tuple_type":
             lines.append("sites must be blocks, one a site: write [[sites]], with a line name = ... below it")
         else:
-            shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {given!r}:"
+            as_written = str(given).lower() if isinstance(given, bool) else repr(given)
+            shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {as_written}:"
             lines.append(f"{name}{shown} {_message(problem)}".lstrip())
     return f"{'; '.join(lines)} (in {source} or the environment)"
 
@@ -62,6 +84,10 @@ def _place(loc: Sequence[str | int], sites: object = None) -> str:
 def _message(problem: Any) -> str:
     if problem["type"] == "tuple_type":
         return 'must be a list, such as ["a", "b"] or [1, 2]'
+    words = next((words for kinds, words in _WORDS.items() if problem["type"] in kinds.split()), None)
+    if words is not None:
+        told = problem.get("ctx", {})
+        return words.format(**{name: f"{one:g}" if isinstance(one, float) else one for name, one in told.items()})
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     return message[:1].lower() + message[1:]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import tempfile
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from edge.option_numbers import read_number
 from services.config import Settings, load_settings
 from services.errors import LOOK_AT_THE_DISK, ConfigError, HothouseError
 
@@ -53,17 +56,18 @@ class Group(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        is_debug = ctx.find_root().params.get("debug")  # a group in a group has no such option of its own
         try:
             return super().invoke(ctx)
         except HothouseError as error:
-            if ctx.params.get("debug"):
+            if is_debug:
                 raise
             _tell(error)
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:
             raise
         except Exception as error:
-            if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
+            if is_debug or type(error).__module__.startswith(("typer", "click")):
                 self._say_where_it_stands(ctx, error)
                 raise  # usage errors and exits are Typer's own
             if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -73,6 +77,20 @@ class Group(typer.core.TyperGroup):
             _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
             raise typer.Exit(1) from None
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; options that take a number or a time say so in plain words, and none takes NaN."""
+        command: Any = super().get_command(ctx, cmd_name)
+        for param in command.params if command is not None else ():
+            kind = param.type
+            if (words := _NUMBERS.get(kind.name)) is not None:
+                param.type = copy.copy(kind)
+                param.type.name = words
+                param.type.convert = partial(_number, kind)
+            elif kind.name == "datetime":
+                param.type = copy.copy(kind)
+                param.type.convert = partial(_time, kind)
+        return command
+
     def _say_where_it_stands(self, ctx: Any, error: Any) -> None:
         """Of an option that a command lacks, but that may stand before each of them: that it does."""
         name = getattr(error, "option_name", None)  # of a NoSuchOption, a class that Typer keeps to itself
@@ -81,6 +99,28 @@ class Group(typer.core.TyperGroup):
                 program, _, command = error.ctx.command_path.partition(" ")
                 value = "" if getattr(option, "is_flag", False) else " ..."
                 error.message += f". It stands before the command: {program} {name}{value} {command}"
+
+
+_NUMBERS = {"int": "whole number", "int range": "whole number", "float": "number", "float range": "number"}
+"""Types of options, by the names that they have in Typer."""
+
+
+def _number(kind: Any, value: Any, param: Any, ctx: Any) -> float:
+    """What an option of a type of Typer was given, or an error that says what it takes."""
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    try:
+        return read_number(str(value), low, high, is_whole=kind.name.startswith("int"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+def _time(kind: Any, value: Any, param: Any, ctx: Any) -> Any:
+    """As :func:`_number`, of times."""
+    try:
+        return kind.convert(value, param, ctx)
+    except typer.BadParameter as error:
+        words = f"it takes a day, or a time such as 2022-03-01T00:05, not {str(value)[:40]!r}"
+        raise typer.BadParameter(words, ctx=ctx, param=param) from error
 
 
 def _tell(error: HothouseError) -> None:
@@ -117,8 +157,10 @@ def need_state(settings: Settings, command: str) -> None:
 
 
 def need_out(out: Path, what: str, *endings: str) -> None:
-    """Raises, before long work is done for it, where ``out`` has none of the ``endings`` or no file can be there."""
-    if out.suffix not in endings:
+    """Raises, before long work is done for it, where ``out`` has none of the ``endings``, if there are any, or no file
+    can be there.
+    """
+    if endings and out.suffix not in endings:
         raise ConfigError(f"{out} cannot hold {what}", f"Name a file that ends in {' or '.join(endings)}.")
     try:
         if out.is_dir():

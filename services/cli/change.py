@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli.base import console, options_of
+from services.cli.base import Group, console, options_of
 
 if TYPE_CHECKING:
     from edge.wire.events import Change
@@ -27,7 +27,7 @@ Version = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Change how rows are made, through an event of the log.")
+    group = typer.Typer(cls=Group, no_args_is_help=True, help="Change how rows are made, through an event of the log.")
     group.command(epilog="Example: hothouse change settings demo --lateness-s 60")(settings)
     example = "Example: hothouse change calibrate demo north-1 climate air_temp_c --offset -0.4"
     group.command(epilog=example)(calibrate)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.base import console, options_of, print_json, utc_minute
+from services.cli.base import Group, console, options_of, print_json, utc_minute
 from services.cli.change import PANEL
 from services.cli.running.ask import AsJson, KeyFile, Url
 from services.errors import ConfigError, HothouseError
@@ -24,7 +24,9 @@ SHOWN = 4
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Plans: what is foreseen, of weather, setpoints and the crop.")
+    group = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Plans: what is foreseen, of weather, setpoints and the crop."
+    )
     group.command("import", epilog="Example: hothouse plan import week.csv --zone demo/north-1")(import_)
     group.command(epilog="Example: hothouse plan show demo/north-1")(show)
     app.add_typer(group, name="plan", rich_help_panel=PANEL)

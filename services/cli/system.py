@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from edge.config import stray_variables
 from edge.wire.plan import PlanMessage
-from services.cli.base import console, errors, need_cluster, options_of
+from services.cli.base import console, errors, need_cluster, need_out, options_of
 from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
 from services.cli.running.error_lines import ERRORS_EVERY_S, error_lines
 from services.cli.running.gateway_lines import GATEWAY_EVERY_S, gateway_lines
@@ -114,7 +114,9 @@ def demo(
         float, typer.Option(min=0.1, max=400, help="Days of history that are processed first, for a first forecast.")
     ] = 14.0,
     speed: Annotated[float, typer.Option(min=1, help="Greenhouse seconds per second.")] = 900.0,
-    retrain_every: Annotated[float, typer.Option(min=0, help="Seconds between retrainings; 0: never.")] = 15.0,
+    retrain_every: Annotated[
+        float, typer.Option(min=0, help="Seconds between scheduled retrainings; 0: no schedule.")
+    ] = 15.0,
     promote: Annotated[Promotion, typer.Option(help="Who decides about a new model.")] = Promotion.ALWAYS,
     zones: Annotated[int, typer.Option(min=1, max=500, help="Simulated zones.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 1,
@@ -127,6 +129,8 @@ def demo(
         raise ConfigError(
             f"--summary {summary}: the folder {summary.absolute().parent} does not exist", "Make it first."
         )
+    if summary is not None:
+        need_out(summary, "the summary")
     if ahead is not None and recording is None:
         raise ConfigError("--ahead is for a recording", "Add --recording FOLDER. The simulation has plans of its own.")
     if ahead_source and ahead is None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli.base import Group
 from services.cli.change import PANEL, Version, publish_change, version_or_now
 
 __all__ = ["register"]
@@ -13,7 +14,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Retire zones that send nothing any more.")
+    group = typer.Typer(cls=Group, no_args_is_help=True, help="Retire zones that send nothing any more.")
     group.command(epilog="Example: hothouse zones retire demo/north-1")(retire)
     app.add_typer(group, name="zones", rich_help_panel=PANEL)
 

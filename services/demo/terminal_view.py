@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -39,7 +41,7 @@ class DemoProgress:
 
 def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
     """The whole screen."""
-    parts: list[RenderableType] = [_head(seen, progress), _zones(seen)]
+    parts: list[RenderableType] = [_head(seen, progress), _Zones(seen)]
     if seen.outlooks:
         parts.append(Panel(Text("\n".join(outlook_lines(seen))), title="tonight and tomorrow, air temperature"))
     if seen.alerts:
@@ -131,18 +133,32 @@ def _retrainer(seen: Seen) -> str:
     return f"{retrainer['retrains']} retrains, {retrainer['swaps']} swaps"
 
 
-def _zones(seen: Seen) -> Table:
+class _Zones:
+    """The table of zones with as many horizons as the terminal has room for: half a number would be a wrong one."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for count in range(len(SHOWN_HORIZONS_MIN), 0, -1):
+            table = _zones(self._seen, SHOWN_HORIZONS_MIN[:count])
+            if Measurement.get(console, options.update_width(1_000), table).maximum <= options.max_width:
+                break
+        yield table
+
+
+def _zones(seen: Seen, horizons: Sequence[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("p50 (p10-p90)", min_width=13, max_width=16, overflow="fold")
     table.add_column("now", justify="right", min_width=5)
-    for horizon in SHOWN_HORIZONS_MIN:
+    for horizon in horizons:
         name = f"in {horizon} min" if horizon < 60 else f"in {horizon // 60} h"
         table.add_column(name, justify="right", min_width=BAND_WIDTH)
     for (_, zone), forecast in sorted(seen.forecasts.items()):
         table.add_row(f"[bold]{zone}[/]", "", "[yellow]degraded[/]" if forecast["degraded"] else "")
         for target, unit, digits in SHOWN_TARGETS:
             now = forecast["now"].get(target)
-            cells = [_forecast_cell(_point(forecast, target, horizon), digits) for horizon in SHOWN_HORIZONS_MIN]
+            cells = [_forecast_cell(_point(forecast, target, horizon), digits) for horizon in horizons]
             table.add_row(f"  {unit}", "–" if now is None else f"{now:.{digits}f}", *cells)
     return table
 

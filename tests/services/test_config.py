@@ -68,9 +68,38 @@ def test_an_empty_path_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token that JSON takes for a number is wrong, and stays secret."""
     monkeypatch.setenv("HOTHOUSE_INFLUX", '{"token": 4711}')
-    with pytest.raises(ConfigError, match=r"influx\.token should be a valid string") as wrong:
+    with pytest.raises(ConfigError, match=r"influx\.token must be text, in quotes") as wrong:
         load_settings()
     assert "4711" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[stream]\nstep_s = "five"\n', "stream.step_s is 'five': must be a whole number"),
+        ("[stream]\nstep_s = 60.5\n", "stream.step_s is 60.5: must be a whole number"),
+        ("[stream]\nsnapshot_s = 0\n", "stream.snapshot_s is 0: must be more than 0"),
+        ("data_dir = 5\n", "data_dir is 5: must be text, in quotes"),
+        ("mqtt = 5\n", "mqtt is 5: must be a section: its name in brackets, its settings below it"),
+        ('[learn]\nsharded = "maybe"\n', "learn.sharded is 'maybe': must be true or false"),
+        ("[learn]\nuse_gpu = true\n", "learn.use_gpu is true: must be 'auto', 'yes' or 'no'"),
+        ("[weather]\nvariables = 5\n", 'weather.variables is 5: must be a table, such as { name = "value" }'),
+        ('[mqtt]\nclient_id = ""\n', "mqtt.client_id is '': must have a length of at least 1"),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(text: str, said: str) -> None:
+    """No word of the library that checks: neither its types nor what it tried."""
+    with pytest.raises(ConfigError) as wrong:
+        load_settings(write(text))
+    assert str(wrong.value) == f"{said} (in h.toml or the environment)"
+
+
+def test_a_file_that_is_no_text_says_so() -> None:
+    """As editors of Windows save it, in UTF-16."""
+    path = write("")
+    path.write_bytes("[api]".encode("utf-16"))
+    with pytest.raises(ConfigError, match="is no text in UTF-8"):
+        load_settings(path)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +108,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[stream]\nstep_s = 7\n", ("stream.step_s", "7", "10")),
         ("[stream]\nstep_s = 7000\n", ("stream.step_s", "7000", "3600")),
         ("[stream]\nstep_s = 299\n", ("stream.step_s", "299", "divide an hour")),
-        ("[stream]\nstep_s = 'x'\n", ("stream.step_s", "'x'", "integer")),
+        ("[stream]\nstep_s = 'x'\n", ("stream.step_s", "'x'", "whole number")),
         ("[stream]\nsteps = 300\n", ("stream.steps", "not a setting")),
         ("[mqtt]\nprot = 1884\n", ("mqtt.prot is not a setting; did you mean mqtt.port?",)),
         ("[site]\nname = 'a'\n", ("site is not a setting; did you mean sites?",)),
@@ -115,7 +144,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("influx = 5\n", ("influx", "5")),
         ("[learn]\nretrain_every_s = inf\n", ("learn.retrain_every_s", "inf", "finite")),
         ("[alerts]\nmqtt_clear_min = nan\n", ("alerts.mqtt_clear_min", "nan", "finite")),
-        ("[mqtt]\nport = true\n", ("mqtt.port", "True", "a number")),
+        ("[mqtt]\nport = true\n", ("mqtt.port", "true", "a number")),
         ("[mqtt]\nhost = 'broker:1883'\n", ("mqtt.host", "broker:1883", "a port has a setting")),
         ("[mqtt]\nhost = 'mqtt://broker'\n", ("mqtt.host", "mqtt://broker", "a port has a setting")),
         ("[mqtt]\nhost = 'my broker'\n", ("mqtt.host", "my broker", "broker.example.org")),
@@ -132,7 +161,7 @@ def test_a_secret_of_another_type_is_not_told(monkeypatch: pytest.MonkeyPatch) -
         ("[client]\nurl = 'greenhouse'\n", ("client.url", "greenhouse", "http://")),
         ("[learn]\nmlflow_uri = 'mlflow'\n", ("learn.mlflow_uri", "'mlflow'", "http://")),
         ("[learn]\nworkers = 1\nmin_workers = 2\n", ("learn", "min_workers is 2", "workers, 1")),
-        ("[learn]\nwindow_days = 1\n", ("learn.window_days", "1", "equal to 2")),
+        ("[learn]\nwindow_days = 1\n", ("learn.window_days", "1", "at least 2")),
         ("[alerts]\nemail_to = ['grower']\n", ("alerts.email_to (entry 1)", "grower", "grower@example.org")),
         ("[[sites]]\nname = 's'\nlatitude = 52\n", ("sites", "s: latitude and longitude", "both")),
         (

@@ -84,7 +84,8 @@ _KICK = np.sqrt(1.0 - _DECAY**2)
 
 
 class SyntheticWeather:
-    """Random weather of a place, one minute at a time; the same seed and start always give the same weather.
+    """Random weather of a place, one minute at a time; the same seed and start always give the same weather. Without a
+    ``climate`` it is that of :class:`Climate`; south of the equator its winter is in July.
 
     It only runs forward: :meth:`at` answers from ``start_ms`` on and keeps the last three days it has made. Raises
     ``ValueError`` for an earlier minute.
@@ -95,7 +96,7 @@ class SyntheticWeather:
     ) -> None:
         self._seed = seed
         self._place = (latitude, longitude)
-        self._climate = climate or Climate()
+        self._climate = climate or Climate(coldest_day=25 if latitude >= 0 else 207)
         self._next_day = start_ms // _DAY_MS - _SPIN_UP_DAYS
         self._days: dict[int, list[Outside]] = {}
         rng = np.random.default_rng([seed, 0])

@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from zoneinfo import ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from edge.mqtt.connection import MqttAddress
+from edge.option_numbers import number, whole_number
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
 from edge.recordings.sample_source import SampleSource
@@ -23,6 +24,7 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
 from edge.tls_files import tls_files
+from edge.wire.topic import is_name
 
 __all__ = ["main"]
 
@@ -74,8 +76,8 @@ def main(
         faults = [parse_fault(text, source.zones, from_ms) for text in given.fault]
         source = FaultySource(source, faults, given.seed) if faults else source
         ledger = Ledger(given.status_file, given.ids_file, given.messages_file, _logger.warning)
-    except (RecordingError, ZoneInfoNotFoundError, OSError, ValueError) as error:
-        parser.exit(2, f"error: {error}\n")
+    except (RecordingError, OSError, ValueError) as error:
+        parser.exit(2, f"error: {_words(error)}\n")
     if given.from_ms is not None:
         source.skip(given.from_ms)
     # Without a clock of its own event time must be the wall clock's, or the gateway refuses it as future or ancient.
@@ -92,8 +94,8 @@ def main(
         is_stopped = True
         publisher.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, stop)
     publisher.run()
     sys.stdout.write(f"{ledger.summary}\n")
     return 0 if is_stopped or ledger.status["complete"] else 1
@@ -116,17 +118,36 @@ def _source(given: argparse.Namespace) -> SampleSource:
 
 
 def _speed(text: str) -> float:
-    speed = 0.0 if text == "max" else float(text)
-    if not 0 <= speed < 1e9:
-        raise ValueError
-    return speed
+    return 0.0 if text == "max" else number(0, 1e9)(text)
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise argparse.ArgumentTypeError(f"it takes letters, digits, '.', '_' and '-', up to 64, not {text[:80]!r}")
+    return text
+
+
+def _time_zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError) as error:
+        words = f"it takes an IANA time zone such as Europe/Amsterdam, not {text[:80]!r}"
+        raise argparse.ArgumentTypeError(words) from error
+    return text
+
+
+def _words(error: Exception) -> str:
+    """What is wrong, without the number and the temporary name that the system gives it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename2 or error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     broker = common.add_argument_group("broker")
     broker.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    broker.add_argument("--port", type=int, default=1883, help="default: %(default)s")
+    broker.add_argument("--port", type=whole_number(1, 65_535), default=1883, help="default: %(default)s")
     broker.add_argument("--username", default="", help="user name, if the broker wants one")
     broker.add_argument("--password-file", type=Path, help="file that holds the password")
     broker.add_argument("--tls-ca-file", type=Path, help="CA certificate; use TLS")
@@ -134,8 +155,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     broker.add_argument("--tls-key-file", type=Path, help="the key of that certificate")
     when = common.add_argument_group("time")
     when.add_argument("--speed", type=_speed, default=1.0, help="times real time; 0 or max: at once; default: 1")
-    when.add_argument("--from-ms", type=int, help="publish nothing up to and including this event time")
-    when.add_argument("--until-ms", type=int, help="publish nothing after this event time")
+    when.add_argument("--from-ms", type=whole_number(), help="publish nothing up to and including this event time")
+    when.add_argument("--until-ms", type=whole_number(), help="publish nothing after this event time")
     when.add_argument(
         "--clock", action=argparse.BooleanOptionalAction,
         help="also publish the event time as the gateway's clock, for a gateway whose gateway.clock is replayed; "
@@ -153,8 +174,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--fault", action="append", default=[], metavar="KIND:ZONE:METRIC:AFTER_MIN:MINUTES[:SIZE]",
         help=f"a sensor fails; KIND one of {', '.join(FAULT_KINDS)}; minutes of event time; may be repeated",
     )  # fmt: skip
-    ledger.add_argument("--seed", type=int, default=7, help="of greenhouse and disturbances; default: %(default)s")
-    ledger.add_argument("--boot-seed", type=int, help="repeatable boot ids, for tests; default: random")
+    ledger.add_argument(
+        "--seed", type=whole_number(0), default=7, help="of greenhouse and disturbances; default: %(default)s"
+    )
+    ledger.add_argument("--boot-seed", type=whole_number(0), help="repeatable boot ids, for tests; default: random")
 
     parser = argparse.ArgumentParser(
         prog=prog, description="Publish a greenhouse's samples over MQTT.", epilog=_EXAMPLES.format(prog=prog),
@@ -165,12 +188,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "simulate", parents=[common], help="a simulated greenhouse",
         epilog=f"example: {prog} simulate --zones 5",
     )  # fmt: skip
-    simulate.add_argument("--site", default="demo", help="default: %(default)s")
-    simulate.add_argument("--zones", type=int, default=3, help="how many; default: %(default)s")
-    simulate.add_argument("--start-ms", type=int, help="event time of its beginning; default: now")
-    simulate.add_argument("--timezone", default="Europe/Amsterdam", help="default: %(default)s")
-    simulate.add_argument("--latitude", type=float, default=51.98, help="default: %(default)s")
-    simulate.add_argument("--longitude", type=float, default=4.53, help="default: %(default)s")
+    simulate.add_argument("--site", type=_name, default="demo", help="default: %(default)s")
+    simulate.add_argument("--zones", type=whole_number(1), default=3, help="how many; default: %(default)s")
+    simulate.add_argument("--start-ms", type=whole_number(0), help="event time of its beginning; default: now")
+    simulate.add_argument("--timezone", type=_time_zone, default="Europe/Amsterdam", help="default: %(default)s")
+    simulate.add_argument("--latitude", type=number(-90, 90), default=51.98, help="default: %(default)s")
+    simulate.add_argument("--longitude", type=number(-180, 180), default=4.53, help="default: %(default)s")
     replay = commands.add_parser(
         "replay", parents=[common], help="a recording: one CSV, CSV.xz or Parquet file a zone",
         epilog=f"example: {prog} replay recordings/ --timezone Europe/Amsterdam --speed max",
@@ -179,6 +202,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     replay.add_argument("--mapping", type=Path, help="TOML that says what columns mean; default: FOLDER/recording.toml")
     replay.add_argument("--site", help="default: the mapping's, else the folder's name")
     replay.add_argument("--timezone", help="what the recording's clock follows; default: the mapping's, else UTC")
-    replay.add_argument("--latitude", type=float, help="default: the mapping's")
-    replay.add_argument("--longitude", type=float, help="default: the mapping's")
+    replay.add_argument("--latitude", type=number(-90, 90), help="default: the mapping's")
+    replay.add_argument("--longitude", type=number(-180, 180), help="default: the mapping's")
     return parser

@@ -138,7 +138,7 @@ def _rows(source: RecordingSource, settings: Settings) -> pa.Table:
         rows = rows.filter(pc.field("end_ms") <= now_ms)  # more may come into a row that has not ended
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
-    _show(recording, len(rows))
+    _show(recording, len(rows), stream.step_s)
     if source.start_ms < 0:  # learners number steps from 1970 on
         raise ConfigError(
             f"some rows are of {utc_minute(source.start_ms)}, before 1970",
@@ -174,7 +174,7 @@ def _clock(folder: Path, mapping: Path | None, site: str | None, settings: Setti
     return None if said.timezone else known.get(named)
 
 
-def _show(recording: Recording, rows: int) -> None:
+def _show(recording: Recording, rows: int, step_s: int) -> None:
     """What was understood."""
     print_notes(recording.notes)
     shown = Table("zone", "metrics", "from (UTC)", "to")
@@ -192,6 +192,12 @@ def _show(recording: Recording, rows: int) -> None:
         console.print(line, highlight=False, soft_wrap=True)
     zones = "one zone" if len(recording.zones) == 1 else f"{len(recording.zones)} zones"
     console.print(f"site {recording.site}: {rows:,} row{'s' if rows != 1 else ''} of {zones}", highlight=False)
+    every_s = recording.interval_ms / 1000
+    if every_s > step_s:
+        share = f"about {step_s / every_s:.0%} of the rows hold one".replace("%", " %")
+        console.print(
+            f"values come every {every_s / 60:g} minutes, a row is of {step_s / 60:g}: {share}", highlight=False
+        )
 
 
 def _wait(job: ImportJob) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from services.cli.base import console, errors, options_of, print_json
+from services.cli.base import Group, console, errors, options_of, print_json
 from services.cli.running.change_words import change_of, what_if_view
 from services.cli.running.client import Client, NoAnswerError, connect
 from services.cli.running.tables import figures_table, forecast_view, model_view, parts_table, zones_view
@@ -47,7 +47,7 @@ ORDER_S, SUBMIT_S = 45.0, 120.0
 ZONES_A_CALL = 50
 """With the longest names they are as long as an address may be."""
 
-models_app = typer.Typer(help="The registry: list, promote, roll back, submit.", no_args_is_help=True)
+models_app = typer.Typer(cls=Group, help="The registry: list, promote, roll back, submit.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -298,7 +298,7 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None
     ):
         assert said in _refusal(environment=gateway_environment(data_dir=tmp_path, **settings))
     wrong = {**gateway_environment(data_dir=tmp_path), "HOTHOUSE_MQTT__PORT": "0"}
-    assert "mqtt.port is '0': should be greater than or equal to 1" in _refusal(environment=wrong)
+    assert "mqtt.port is '0': must be at least 1" in _refusal(environment=wrong)
     alone = {f"HOTHOUSE_MQTT__{name.upper()}": str(path) for name, path in tls.items()}
     said = _refusal(environment={**gateway_environment(data_dir=tmp_path), **alone})
     assert "mqtt tls_cert_file and tls_key_file belong together" in said

@@ -270,6 +270,27 @@ def test_the_help_shows_examples_and_a_wrong_argument_one_sentence(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--port", "99999"), "--port: it takes a whole number from 1 to 65,535, not '99999'"),
+        (("--speed", "fast"), "--speed: it takes a number from 0 to 1,000,000,000, not 'fast'"),
+        (("--latitude", "nan"), "--latitude: it takes a number from -90 to 90, not 'nan'"),
+        (("--zones", "0"), "--zones: it takes a whole number of at least 1, not '0'"),
+        (("--site", "my site"), "--site: it takes letters, digits, '.', '_' and '-', up to 64, not 'my site'"),
+        (("--timezone", "Mars/Olympus"), "--timezone: it takes an IANA time zone such as Europe/Amsterdam, not"),
+    ],
+)
+def test_an_option_that_nothing_could_be_published_with_is_refused(
+    wrong: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No broker is asked for a port that there is not, and no site is published that every gateway refuses."""
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *wrong])
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "wrong", [("--fault", "melted:CVA:rh_pct:0:1"), ("--disturb", "gremlins=1"), ("--timezone", "Mars/Olympus")]
 )
 def test_a_wrong_option_is_one_sentence(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

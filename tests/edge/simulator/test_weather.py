@@ -88,3 +88,15 @@ def test_clear_days_swing_more(february):
     swing = np.ptp(february.temp_c.reshape(30, 1440), axis=1)
     bright = sun > np.median(sun)
     assert swing[bright].mean() > swing[~bright].mean()
+
+
+@pytest.mark.parametrize(("latitude", "warmer"), [(52.0, "July"), (-35.0, "January")])
+def test_summer_is_when_the_sun_is_high(latitude, warmer):
+    """South of the equator January is the warm month, as it is the bright one."""
+    starts = {"January": FEBRUARY_MS - 31 * DAY_MS, "July": JULY_MS}
+    found = {}
+    for month, start_ms in starts.items():
+        weather = SyntheticWeather(11, start_ms, latitude, 4.5)
+        found[month] = np.mean([weather.at(start_ms + hour * 3_600_000).temp_c for hour in range(10 * 24)])
+    cooler = (starts.keys() - {warmer}).pop()
+    assert found[warmer] > found[cooler] + 5

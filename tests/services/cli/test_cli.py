@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -33,10 +34,46 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (["demo", "--minutes", "x"], "--minutes': it takes a number of at least 0.1, not 'x'"),
+        (["demo", "--minutes", "nan"], "--minutes': it takes a number of at least 0.1, not 'nan'"),
+        (["demo", "--speed", "inf"], "--speed': it takes a number of at least 1, not 'inf'"),
+        (["demo", "--latitude", "91"], "--latitude': it takes a number from -90 to 90, not '91'"),
+        (["up", "--port", "70000"], "--port': it takes a whole number from 0 to 65,535, not '70000'"),
+        (["keys", "add", "reader", "--days", "1.5"], "--days': it takes a whole number from 1 to 36,500, not '1.5'"),
+        (["export", "x.csv", "--since", "soon"], "--since': it takes a day, or a time such as 2022-03-01T00:05, not"),
+        (["change", "calibrate", "a", "b", "c", "d", "--offset", "nan"], "--offset': it takes a number, not 'nan'"),
+    ],
+)
+def test_an_option_says_what_it_takes(told: list[str], says: str) -> None:
+    """What is no such number, or no time, is refused before anything starts, in plain words."""
+    result = hothouse(*told)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", [["status"], ["keys", "list"], ["models", "list"], ["plan", "show", "north-1"]])
+def test_debug_shows_where_a_command_failed(command: list[str]) -> None:
+    """Also one of a group: with --debug the error is not told, it is raised."""
+    told = hothouse("--config", "none.toml", *command)
+    assert (told.exit_code, type(told.exception)) == (2, SystemExit)
+    assert "none.toml does not exist" in told.stderr
+    assert isinstance(hothouse("--debug", "--config", "none.toml", *command).exception, ConfigError)
+
+
+def test_no_command_names_a_type_of_a_programming_language_for_a_number() -> None:
+    """Help says "number", and so does an error."""
+    for command in commands():
+        assert not re.search("<(int|float)", hothouse(*command, "--help").output), command
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--ahead", "plans.csv"], "--ahead is for a recording"),
         (["--recording", ".", "--ahead-source", "knmi"], "--ahead-source names plans of a file"),
+        (["--summary", "."], ". cannot be written: it is a folder"),
     ],
 )
 def test_a_demos_plans_are_those_of_a_file_beside_a_recording(options: list[str], says: str) -> None:

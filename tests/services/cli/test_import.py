@@ -55,6 +55,17 @@ def test_a_dry_run_shows_what_was_understood_and_writes_nothing(tmp_path: Path) 
     assert not (data / "storage").exists()
 
 
+def test_values_that_come_more_seldom_than_rows_are_told(tmp_path: Path) -> None:
+    """Twelve times as many rows as values would look like a fault; where each row has a value nothing is said."""
+    folder = folder_of(tmp_path / "old")
+    options = ("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run")
+    assert "values come" not in run(*options).output
+    times = pd.date_range("2022-03-01", periods=12, freq="1h")
+    pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
+    shown = " ".join(run(*options).output.split())
+    assert "values come every 60 minutes, a row is of 5: about 8 % of the rows hold one" in shown
+
+
 def test_zones_that_never_sent_are_named(tmp_path: Path) -> None:
     """A name that was misspelt would make a zone that nobody has. What was imported counts as no sign of life."""
     data, folder = tmp_path / "data", folder_of(tmp_path / "old")

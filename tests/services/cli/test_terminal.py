@@ -125,6 +125,18 @@ def test_the_demos_live_view_fits() -> None:
     assert "123,456 rows" in headless_line(seen, progress)
 
 
+@pytest.mark.parametrize("width", [48, 60, 70, 74, 100])
+def test_a_narrow_terminal_shows_fewer_horizons_and_no_half_number(width: int) -> None:
+    """1234 that is cut to 12 would be another number."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(live_view(Seen(forecasts={("demo", ZONE): forecast()}), DemoProgress()))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    header = next(line for line in lines if "p50" in line)
+    bands = next(line for line in lines if "1234" in line)
+    assert 1 <= header.count(" in ") == bands.count("1234 (1111-1358)")
+    assert bands.rstrip().endswith(")")
+
+
 def test_the_demo_says_the_same_of_tonight_in_both_views() -> None:
     """A line a zone, whole in 80 columns: the minimum with its time and the chance of a cold night, the maximum."""
     night = {"event": "night", "p10": -11.6, "p50": -10.4, "p90": -9.3, "time": "2024-03-16T04:30:00Z"}
