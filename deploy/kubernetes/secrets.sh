@@ -28,21 +28,28 @@ fits() { # FILE NAMES: whether the certificate is good for a month yet, and for 
         esac
     done
 }
+is_address() { # whether openssl takes it for one: of any other words it says that every certificate is theirs
+    openssl x509 -in tls/ca.crt -noout -checkip "$1" | grep -q 'NOT match'
+}
 certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service has in the cluster, and others
     file=tls/$1 service=$2
     shift 2
     names=DNS:localhost
     for name in "${service}" "${service}.${namespace}" "${service}.${namespace}.svc" "${service}.${namespace}.svc.cluster.local" "$@"; do
+        # Who is given an address looks for it among addresses, and not among names.
+        if is_address "${name}"; then names="${names},IP:${name}" && continue; fi
         case ${name} in
-        *:*) names="${names},IP:${name}" ;;
-        *[!0-9.]*) names="${names},DNS:${name}" ;;
-        *) names="${names},IP:${name}" ;; # who is given an address looks for it among addresses, and not among names
+        *[!A-Za-z0-9._*-]*) ;;
+        *[A-Za-z]*) names="${names},DNS:${name}" && continue ;;
         esac
+        echo "'${name}' is neither a name nor an address: write broker.example or 192.0.2.7, without a port" >&2
+        exit 2
     done
     ! fits "${file}.crt" "${names}" || return 0
-    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=${service}" -keyout "${file}.key" -out tls/csr 2>/dev/null
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=${service}" -keyout tls/key -out tls/csr 2>/dev/null
     printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n' "${names}" >tls/extensions
-    openssl x509 -req -in tls/csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out "${file}.crt" 2>/dev/null
+    openssl x509 -req -in tls/csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out tls/crt 2>/dev/null
+    mv tls/key "${file}.key" && mv tls/crt "${file}.crt"
     rm -f tls/csr tls/extensions tls/ca.srl
 }
 certificate tls mosquitto "$@" # devices check the broker's name, also those that it has outside

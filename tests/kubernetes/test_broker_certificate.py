@@ -59,3 +59,19 @@ def test_devices_may_reach_the_broker_by_its_address(made: Callable[..., tuple[b
     for address in addresses:
         assert f"IP {address} does match certificate" in shown(first, "-checkip", address)
     assert made("broker.example", *addresses)[0] == first
+
+
+@pytest.mark.parametrize("wrong", ["broker.example:8883", "192.0.2.7:8883", "300.1.1.1", "2001:db8::zz", "a b", ""])
+def test_what_is_neither_name_nor_address_is_refused(wrong: str, made: Callable[..., tuple[bytes, bytes]]) -> None:
+    """To openssl any certificate is one of such an address, and a new one cannot be made for it."""
+    first = made("broker.example")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        made("broker.example", "broker.new", wrong)
+    assert refused.value.stderr.decode().startswith(f"'{wrong}' is neither a name nor an address: ")
+    assert made("broker.example") == first
+
+
+@pytest.mark.parametrize("name", ["192.0.2.7.nip.io", "broker", "0.example"])
+def test_a_name_may_begin_with_digits(name: str, made: Callable[..., tuple[bytes, bytes]]) -> None:
+    """What has a letter, and is no address, is a name."""
+    assert f"DNS:{name}" in shown(made(name)[0], "-text")
