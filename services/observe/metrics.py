@@ -25,7 +25,8 @@ answers for itself (`gateway.metrics_port`).
 What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log; while it reads
 again what was counted before, these counters are not there, so that none goes back. All other counters begin at 0 with
 their process. Each reason, kind and channel that we know is there with 0 from the start; what
-a decoder of your own calls its reasons begins with the first such message.
+a decoder of your own calls its reasons begins with the first such message. A replica of the API that a live state has
+not answered for 15 seconds leaves out what that one told, which would be older than what other replicas tell.
 
 No label names a zone or a device: 1,000 zones would be thousands of series. What is of one zone is in InfluxDB and on
 the page. Let Prometheus scrape one address for all replicas of the API: each tells the figures of all components, and

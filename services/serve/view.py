@@ -10,7 +10,7 @@ a new row is movement, too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +61,7 @@ class View:
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
         self._told_s: dict[str, float] = {}
+        self._teller: dict[str, int] = {}  # component -> the live state that has its figures
         self.models: list[ModelRow] = []
         self.events: list[LiveEvent] = []
         self.alerts = ShownAlerts()
@@ -97,6 +98,10 @@ class View:
         now_s = self._clock_s()
         return {component: round(now_s - told_s, 3) for component, told_s in self._told_s.items()}
 
+    def stats_of(self, live_states: Collection[int]) -> dict[str, Figures]:
+        """Component -> figures, of the components whose figures one of these live states has."""
+        return {name: figures for name, figures in self.stats.items() if self._teller.get(name, 0) in live_states}
+
     def take(self, changes: LiveStateChanges) -> None:
         """Apply what a live state says; what others said stays."""
         index = changes.get("live_state", 0)
@@ -114,7 +119,7 @@ class View:
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
-            self._told_s[component] = now_s
+            self._told_s[component], self._teller[component] = now_s, index
         for figures in shards_of(changes.get("stats", {})).values():
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])

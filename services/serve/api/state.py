@@ -21,6 +21,7 @@ from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.client_limits import NO_LIMITS, ClientLimits, Limits
 from services.serve.api.event_stream import EventStream
 from services.serve.api.problems import ProblemError
+from services.serve.components import Figures
 from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
@@ -34,6 +35,8 @@ __all__ = ["ApiState", "Authorization", "SiteNames"]
 RECENT_S = 1.0
 FIRST_NEWS_S = 3.0
 """A replica starts without what is known if that does not come for so long; until then others are asked."""
+QUIET_S = 3 * POLL_S
+"""A live state that has not answered for so long is away."""
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +141,7 @@ class ApiState:
             usable += 1
             now |= not self.view.behind(key[0])
         self._ready = now or (self._ready and goes_on)
-        following = self.quiet_s < 3 * POLL_S
+        following = self.quiet_s < QUIET_S
         failing = list(component_errors(self.view.stats))
         words = awaited(self.view.stats, self.timezone)
         return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
@@ -164,6 +167,14 @@ class ApiState:
             live_state_actor(index): round(now_s - self._heard_s.get(index, self._begun_s), 3)
             for index in range(self.backend.live_states)
         }
+
+    def current_stats(self) -> dict[str, Figures]:
+        """Component -> figures, without those that are old because their live state does not answer this replica.
+
+        Prometheus, which asks another replica at each scrape, would take an old count after a new one for a new start.
+        """
+        now_s = self._clock_s()
+        return self.view.stats_of([index for index, at_s in self._heard_s.items() if now_s - at_s < QUIET_S])
 
     async def _follow(self, index: int) -> None:
         await follow(

@@ -136,6 +136,20 @@ def test_status_says_since_when_a_part_has_told_nothing() -> None:
     assert status["components"]["shard-0"]["accepted"] == 12
 
 
+def test_metrics_leave_out_what_nothing_new_is_heard_of() -> None:
+    """Replicas are asked in turn: an old count of one after a new one of another would be a new start of it."""
+    one = Readiness()
+    one.show(ORIGIN_MS)
+    assert "hothouse_samples_accepted_total{" in one.system.client.get("/metrics").text
+    one.now_s += 40
+    text = one.system.client.get("/metrics").text
+    assert "hothouse_samples_accepted_total{" not in text
+    assert 'hothouse_component_age_seconds{component="shard-0"} 40.0' in text
+    assert 'hothouse_api_live_state_age_seconds{live_state="board-0"} 40.0' in text
+    one.show(ORIGIN_MS)
+    assert "hothouse_samples_accepted_total{" in one.system.client.get("/metrics").text
+
+
 def test_status_is_what_its_description_says(system: System, tmp_path: Path) -> None:
     """What a shard, a model, an event and a replica are shown as has every field, each of its type."""
     rig = Rig(tmp_path, filled(list(day(10))))

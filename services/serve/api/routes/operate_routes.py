@@ -113,7 +113,7 @@ def operate_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/metrics", response_class=Response, responses=figures)
     async def metrics(authorization: Authorization = None) -> Response:
-        """All components' figures for Prometheus."""
+        """All components' figures for Prometheus, without those of which this replica hears nothing new."""
         state.keys.require_reader(authorization).require_all()
         found, view = state.readiness(), state.view
         own = ApiFigures(
@@ -122,6 +122,6 @@ def operate_routes(state: ApiState) -> APIRouter:
             ready=found["ready"], component_age_s=view.component_age_s(), live_state_age_s=state.live_state_age_s(),
             trace_spans_dropped=state.spans.dropped if state.spans else 0,
         )  # fmt: skip
-        return Response(prometheus_text(told_by(view.stats, own)), media_type=CONTENT_TYPE)
+        return Response(prometheus_text(told_by(state.current_stats(), own)), media_type=CONTENT_TYPE)
 
     return routes
