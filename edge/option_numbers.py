@@ -21,9 +21,10 @@ def read_number(text: str, low: float | None = None, high: float | None = None, 
     """
     try:
         found = int(text) if is_whole else float(text)
-    except ValueError:
-        found = math.nan
-    if math.isfinite(found) and (low is None or found >= low) and (high is None or found <= high):
+        is_finite = math.isfinite(found)
+    except (ValueError, OverflowError):  # more digits than a float has room for
+        is_finite = False
+    if is_finite and (low is None or found >= low) and (high is None or found <= high):
         return found
     bounds = "" if low is None else f" of at least {low:,.12g}"
     if high is not None:

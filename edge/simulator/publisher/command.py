@@ -24,9 +24,12 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
 from edge.tls_files import tls_files
+from edge.wire.reading import EPOCH_2000_MS
 from edge.wire.topic import is_name
 
 __all__ = ["main"]
+
+_YEAR_2100_MS = 4_102_444_800_000
 
 _logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
@@ -127,6 +130,14 @@ def _name(text: str) -> str:
     return text
 
 
+def _start_ms(text: str) -> int:
+    found = int(whole_number()(text))
+    if not EPOCH_2000_MS <= found < _YEAR_2100_MS:
+        words = f"it takes milliseconds since 1970, of the years 2000 to 2099, such as 1646092800000, not {text[:40]!r}"
+        raise argparse.ArgumentTypeError(words)
+    return found
+
+
 def _time_zone(text: str) -> str:
     try:
         ZoneInfo(text)
@@ -137,9 +148,9 @@ def _time_zone(text: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What is wrong, without the number and the temporary name that the system gives it."""
+    """What is wrong, without the number that the system gives it."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename2 or error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 
@@ -190,7 +201,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     simulate.add_argument("--site", type=_name, default="demo", help="default: %(default)s")
     simulate.add_argument("--zones", type=whole_number(1), default=3, help="how many; default: %(default)s")
-    simulate.add_argument("--start-ms", type=whole_number(0), help="event time of its beginning; default: now")
+    simulate.add_argument("--start-ms", type=_start_ms, help="event time of its beginning; default: now")
     simulate.add_argument("--timezone", type=_time_zone, default="Europe/Amsterdam", help="default: %(default)s")
     simulate.add_argument("--latitude", type=number(-90, 90), default=51.98, help="default: %(default)s")
     simulate.add_argument("--longitude", type=number(-180, 180), default=4.53, help="default: %(default)s")

@@ -93,14 +93,16 @@ class Ledger:
             return f"published nothing: {found['last_error'] or 'there was no sample in that time'}"
         first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (found["first_ms"], found["now_ms"]))
         until = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
-        what = f"{found['published']:,} samples of {found['instants']:,} instants"
-        some = {"disturbances": sum(found["disturbances"].values()), "sent again": found["resent"]}
+        samples = self._counts["samples"]
+        what = f"{samples:,} samples of {found['instants']:,} instants"
+        disturbances = found["published"] - found["resent"] - samples
+        some = {"disturbances": disturbances, "messages sent again": found["resent"]}
         extra = ", ".join(f"{count:,} {name}" for name, count in some.items() if count)
         if found["refused"]:
             end = f"{found['refused']:,} refused, last error: {found['last_error']}"
         else:
             end = "the broker acknowledged all" if found["complete"] else "stopped before the end"
-        return f"published {what}, {first:%Y-%m-%d %H:%M} to {until} UTC{extra and f' ({extra})'}; {end}"
+        return f"published {what}, {first:%Y-%m-%d %H:%M} to {until} UTC{extra and f' (besides: {extra})'}; {end}"
 
     def identify(self, sample: Sample) -> None:
         """A true sample is about to be sent for the first time."""
@@ -127,6 +129,7 @@ class Ledger:
                 return
             self._counts["published"] += 1
             self._counts["resent"] += again
+            self._counts["samples"] += kind == "sample" and not again
             if kind != "sample":
                 self._disturbances[kind] += 1
 
@@ -174,5 +177,8 @@ class Ledger:
                 file.flush()
         if self._path is not None:
             beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            beside.write_text(json.dumps(self.status) + "\n", encoding="utf-8")
-            beside.replace(self._path)
+            try:
+                beside.write_text(json.dumps(self.status) + "\n", encoding="utf-8")
+                beside.replace(self._path)
+            except OSError as error:  # of the name that was given
+                raise type(error)(error.errno, error.strerror, str(self._path)) from error

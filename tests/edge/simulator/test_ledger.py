@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from edge.simulator.publisher.ledger import Ledger
 from edge.wire.reading import Sample
 
@@ -32,6 +34,14 @@ def test_the_status_file_is_there_from_the_start_and_alone(tmp_path: Path) -> No
     assert json.loads((tmp_path / "status.json").read_text())["done"] is False
     ledger.finish(complete=True)
     assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_status_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """Nobody knows the name beside it under which it is written first."""
+    given = tmp_path / "nowhere" / "status.json"
+    with pytest.raises(FileNotFoundError) as failed:
+        Ledger(given)
+    assert failed.value.filename == str(given)
 
 
 def test_ids_are_written_a_line_each(tmp_path: Path) -> None:
@@ -69,15 +79,22 @@ def test_what_goes_wrong_is_told_once() -> None:
 
 
 def test_the_summary_says_what_came_of_it() -> None:
-    """One sentence: how many samples of which time, what of them was no plain sample, and what the broker took."""
+    """One sentence: how many samples of which time, what was published beside them, and what the broker took."""
     ledger = Ledger()
     assert ledger.summary == "published nothing: there was no sample in that time"
     for ts_ms in (1_646_092_800_000, 1_646_093_100_000):
         ledger.instant(ts_ms)
-        for kind, again in (("clock", False), ("sample", False), ("malformed", False), ("sample", True)):
+        for kind, again in (
+            ("clock", False),
+            ("sample", False),
+            ("malformed", False),
+            ("sample", True),
+            ("malformed", True),
+        ):
             ledger.sent(kind, again)
             ledger.acked(kind)
-    published = "published 6 samples of 2 instants, 2022-03-01 00:00 to 00:05 UTC (2 disturbances, 2 sent again)"
+    samples = "2 samples of 2 instants, 2022-03-01 00:00 to 00:05 UTC"
+    published = f"published {samples} (besides: 2 disturbances, 4 messages sent again)"
     assert ledger.summary == f"{published}; stopped before the end"
     ledger.finish(complete=True)
     assert ledger.summary == f"{published}; the broker acknowledged all"
