@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -14,6 +15,8 @@ from edge.log_lines import formatter
 __all__ = ["log_to_file", "request_fields"]
 
 MAX_BYTES = 5_000_000
+KEPT = 30
+"""Replicas of one kind whose logs stay, the newest ones: each start of one has a name of its own."""
 PACKAGES = ("services", "models")
 
 request_fields: ContextVar[Mapping[str, Any]] = ContextVar("request_fields", default={})  # noqa: B039 - never changed
@@ -22,14 +25,17 @@ request_fields: ContextVar[Mapping[str, Any]] = ContextVar("request_fields", def
 
 def log_to_file(
     folder: Path, name: str, form: Literal["text", "json"] = "text", level: Literal["info", "debug"] = "info",
-    *, warns: bool = False,
+    *, warns: bool = False, kind: str = "",
 ) -> Callable[[], None]:  # fmt: skip
     """Send this process's own log (``services`` and ``models``, from ``level``) to ``folder/name.log``; call it once.
 
     Ray keeps what its workers print in a temporary folder that goes with the runtime; this stays. What is returned
-    ends it. ``warns``: warnings go to standard error, too, as where there is no file.
+    ends it. ``warns``: warnings go to standard error, too, as where there is no file. ``kind``: a new name, which
+    begins with it, is taken at each start; the oldest logs of such names are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if kind:
+        _remove_oldest(folder, kind)
     file = RotatingFileHandler(folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=1, delay=True)
     file.setFormatter(formatter(form, name))
     file.addFilter(_with_request)
@@ -48,6 +54,19 @@ def log_to_file(
         file.close()
 
     return end
+
+
+def _remove_oldest(folder: Path, kind: str) -> None:
+    """Leave room for one more log beside the newest; what was rotated goes and stays with its log."""
+    changed_s: dict[str, float] = {}
+    for path in folder.glob(f"{kind}-*.log*"):
+        name = path.name.partition(".log")[0]
+        with suppress(OSError):  # another one removes it
+            changed_s[name] = max(changed_s.get(name, 0.0), path.stat().st_mtime)
+    for name in sorted(changed_s, key=lambda one: changed_s[one])[: -(KEPT - 1)]:
+        for path in (folder / f"{name}.log", folder / f"{name}.log.1"):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def _with_request(record: logging.LogRecord) -> bool:

@@ -63,7 +63,7 @@ class ApiReplica:
         from ray import serve
 
         replica = f"api-{serve.get_replica_context().replica_id.unique_id}"
-        log_to_file(settings.logs_dir, replica, settings.logs.format, settings.logs.level)
+        log_to_file(settings.logs_dir, replica, settings.logs.format, settings.logs.level, kind="api")
         keys = api_keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
@@ -109,7 +109,8 @@ class ForecasterReplica(Forecaster):
         from ray import serve
 
         replica = serve.get_replica_context().replica_id.unique_id
-        log_to_file(settings.logs_dir, f"forecaster-{replica}", settings.logs.format, settings.logs.level)
+        logs = settings.logs
+        log_to_file(settings.logs_dir, f"forecaster-{replica}", logs.format, logs.level, kind="forecaster")
         super().__init__(
             forecast_spec(settings), partial(place_of, settings),
             partial(fetch_and_load, address_of(settings).remote, load), _RayModelPointerLink(settings, replica),

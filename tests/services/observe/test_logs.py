@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -49,3 +50,22 @@ def test_text_is_the_default(tmp_path: Path) -> None:
     log_to_file(tmp_path, "shard-0")
     logging.getLogger("services.ingest").warning("storage failed")
     assert (tmp_path / "shard-0.log").read_text().endswith("WARNING services.ingest: storage failed\n")
+
+
+def test_of_replicas_the_newest_logs_stay(tmp_path: Path) -> None:
+    """Each start of a replica takes a new name: a month of restarts leaves no more files than thirty starts."""
+    for age in range(40):
+        for name in (f"api-{age:08}.log", f"api-{age:08}.log.1", f"forecaster-{age:08}.log"):
+            (tmp_path / name).write_text("said\n")
+            os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    for name in ("api-00000000.txt", "main.log"):
+        (tmp_path / name).write_text("said\n")
+        os.utime(tmp_path / name, (1e8, 1e8))
+    log_to_file(tmp_path, "api-new", kind="api")
+    logging.getLogger("services").warning("began")
+    kept = {path.name for path in tmp_path.glob("api-*.log")}
+    assert kept == {"api-new.log"} | {f"api-{age:08}.log" for age in range(29)}
+    assert len(list(tmp_path.glob("api-*.log.1"))) == 29
+    assert len(list(tmp_path.glob("forecaster-*.log"))) == 40
+    assert (tmp_path / "api-00000000.txt").exists()
+    assert (tmp_path / "main.log").exists()
