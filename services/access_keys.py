@@ -24,7 +24,7 @@ from typing import Literal, Protocol, get_args
 import msgspec
 
 from services.config import Settings
-from services.errors import AlreadyStoredError, ChangedError, ConfigError
+from services.errors import LOOK_AT_THE_DISK, AlreadyStoredError, ChangedError, ConfigError
 from services.store.storage import Storage, storage_of
 
 __all__ = ["KEYS_FILE", "SCOPES", "AccessKey", "AccessKeys", "Scope", "keys_of"]
@@ -207,7 +207,7 @@ class _File:
         except OSError as error:
             raise ConfigError(
                 f"the keys in {self.name} cannot be changed: {error.strerror}",
-                "Name a data folder that you may write to.",
+                LOOK_AT_THE_DISK,
             ) from error
 
     def _replace(self, changed: Callable[[], bytes]) -> None:

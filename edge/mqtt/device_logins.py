@@ -121,7 +121,7 @@ class DeviceLogins:
         except OSError as error:
             raise LoginError(
                 f"the logins in {self.path} cannot be changed: {error.strerror}",
-                "Name a data folder that you may write to.",
+                "Look whether its disk has room, and whether you may write there.",
             ) from error
 
     def _replace(self, change: Callable[[list[DeviceLogin]], list[DeviceLogin]]) -> None:

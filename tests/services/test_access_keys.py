@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.access_keys import KEYS_FILE, SCOPES, AccessKeys
-from services.errors import ConfigError, StorageAwayError
+from services.errors import LOOK_AT_THE_DISK, ConfigError, StorageAwayError
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.problems import ProblemError
 from services.store.storage import Entry, MemoryServer, ObjectStorage, Pauses, Stored
@@ -105,8 +105,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     keys = Keys("op-key", None, named, read_needs_key=True)
     assert (said(keys, "x", order=False), said(keys, "op-key", order=False)) == (503, 200)
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"the keys in .*file/keys.json cannot be changed: "):
+    with pytest.raises(ConfigError, match=r"the keys in .*file/keys.json cannot be changed: ") as refused:
         AccessKeys(tmp_path / "file").add("one", "read", NOW_MS)
+    assert refused.value.hint == LOOK_AT_THE_DISK
 
 
 def test_reading_stays_open_where_nothing_else_is_said(tmp_path: Path) -> None:
