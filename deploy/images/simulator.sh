@@ -1,6 +1,7 @@
 #!/bin/sh
 # The simulated greenhouse, in a container, SIMULATOR_SPEED times real time. Faster than the wall clock it is ahead of that, and
-# a log takes no samples of the past: so it goes on in time where it stopped. What it publishes is written down, a file a start.
+# a log takes no samples of the past: so it goes on in time where it stopped. With SIMULATOR_MESSAGES what it publishes is written
+# down, a file a start; without it nothing is, for it would fill the disk.
 set -eu
 folder=${SIMULATOR_FOLDER:-/var/lib/hothouse}
 speed=${SIMULATOR_SPEED:-1}
@@ -9,6 +10,10 @@ if [ "${speed}" != 1 ] && [ -f "${status}" ]; then
     stopped_ms=$(sed -n 's/.*"now_ms": \([0-9]*\).*/\1/p' "${status}")
     [ -z "${stopped_ms}" ] || set -- --start-ms "${stopped_ms}" "$@"
 fi
+if [ -n "${SIMULATOR_MESSAGES:-}" ]; then
+    set -- --messages-file "${folder}/messages-$(date +%s).tsv" "$@"
+else
+    rm -f "${folder}"/messages-*.tsv # of releases that wrote it down always
+fi
 # shellcheck disable=SC2086 # options are words
-exec hothouse simulate --speed "${speed}" --status-file "${status}" \
-    --messages-file "${folder}/messages-$(date +%s).tsv" ${SIMULATOR_OPTIONS:-} "$@"
+exec hothouse simulate --speed "${speed}" --status-file "${status}" ${SIMULATOR_OPTIONS:-} "$@"

@@ -278,9 +278,9 @@ def test_the_help_shows_examples_and_a_wrong_argument_one_sentence(tmp_path: Pat
         (("--zones", "0"), "--zones: it takes a whole number of at least 1, not '0'"),
         (("--site", "my site"), "--site: it takes letters, digits, '.', '_' and '-', up to 64, not 'my site'"),
         (("--seed", "9" * 400), "--seed: it takes a whole number of at least 0, not '999"),
-        (("--start-ms", "1700000000"), "--start-ms: it takes milliseconds since 1970, of the years 2000 to 2099"),
+        (("--start-ms", "1700000000"), "--start-ms: it takes milliseconds since 1970, from the year 2000 on"),
         (("--start-ms", "1e12"), "--start-ms: it takes a whole number, not '1e12'"),
-        (("--start-ms", "99999999999999999"), "--start-ms: it takes milliseconds since 1970, of the years 2000"),
+        (("--start-ms", "99999999999999999"), "--start-ms: it takes milliseconds since 1970, from the year"),
         (("--timezone", "Mars/Olympus"), "--timezone: it takes an IANA time zone such as Europe/Amsterdam, not"),
     ],
 )
