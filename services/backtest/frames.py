@@ -140,20 +140,21 @@ def _arrow_table(zone: str, frame: pd.DataFrame, time: str) -> pa.Table:
 
 def options_of(
     every: str, warmup: str, until: str | None, latitude: float | None, longitude: float | None, timezone: str | None,
-    network: bool, warmup_name: str = "warmup",
+    network: bool, warmup_name: str = "warmup", dashes: str = "",
 ) -> BacktestOptions:  # fmt: skip
     """The options that people write, checked; raises :class:`ConfigError` in one sentence.
 
-    ``warmup_name`` is what the sentence calls ``warmup``.
+    ``warmup_name`` is what the sentence calls ``warmup``; ``dashes`` stand before the name of each, as in a terminal.
     """
-    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms(warmup_name, warmup)
-    until_ms = None if until is None else _duration_ms("until", until)
+    every_ms, warmup_ms = _duration_ms(f"{dashes}every", every), _duration_ms(f"{dashes}{warmup_name}", warmup)
+    until_ms = None if until is None else _duration_ms(f"{dashes}until", until)
     if until_ms is not None and until_ms < warmup_ms:
-        raise ConfigError(f"until {until} ends before warmup {warmup}", "Set until to more, or warmup to less.")
+        words = f"{dashes}until {until} ends before {dashes}{warmup_name} {warmup}"
+        raise ConfigError(words, "Set the first to more, or the second to less.")
     if timezone is not None and timezone not in zoneinfo.available_timezones():
         raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
     if (latitude is None) != (longitude is None):
-        raise ConfigError("latitude and longitude belong together", "Give both or neither.")
+        raise ConfigError(f"{dashes}latitude and {dashes}longitude belong together", "Give both or neither.")
     for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
         if value is not None and not (isinstance(value, Real) and -most <= value <= most):
             raise ConfigError(

@@ -80,7 +80,7 @@ def backtest(
         if ray:
             from services.backtest.ray_training import training_on_ray
 
-    options = options_of(every, warmup, until, latitude, longitude, timezone, network)
+    options = options_of(every, warmup, until, latitude, longitude, timezone, network, dashes="--")
     options = replace(options, fine_tune=fine_tune)
     with ended_by_signals() if ray else nullcontext(), training_on_ray() if ray else nullcontext() as on_ray:
         for folder in recordings:

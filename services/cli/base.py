@@ -95,7 +95,7 @@ class Group(typer.core.TyperGroup):
         """Of an option that a command lacks, but that may stand before each of them: that it does."""
         name = getattr(error, "option_name", None)  # of a NoSuchOption, a class that Typer keeps to itself
         for option in self.get_params(ctx):
-            if name in option.opts and error.ctx is not None:
+            if name in option.opts and not option.is_eager and error.ctx is not None:  # --version runs no command
                 program, _, command = error.ctx.command_path.partition(" ")
                 value = "" if getattr(option, "is_flag", False) else " ..."
                 error.message += f". It stands before the command: {program} {name}{value} {command}"

@@ -79,7 +79,7 @@ def score(
         from services.backtest.frames import options_of
         from services.backtest.table import read_table
     options = replace(
-        options_of("30min", first, None, latitude, longitude, timezone, False, "first"), fine_tune=fine_tune
+        options_of("30min", first, None, latitude, longitude, timezone, False, "first", "--"), fine_tune=fine_tune
     )
     wanted = _rules(rules, crop, stage)
     name = recording.resolve().name

@@ -108,10 +108,13 @@ def _list(views: list[SettingView]) -> None:
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("hothouse.toml"),
+    file: Annotated[Path, typer.Argument(help="Where to write it; - shows it.")] = Path("hothouse.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
 ) -> None:
     """Write a configuration file with every setting explained and its default commented out."""
+    if file == Path("-"):
+        typer.echo(commented_toml(), nl=False)
+        return
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", "Name another file, or overwrite it with --force.")
     is_new = not file.exists()

@@ -181,7 +181,7 @@ def test_a_table_has_a_line_a_rule(scored: tuple[Scored, list[Alert]]) -> None:
         (["--ahead-source", "weather"], "--ahead-source names plans of a file"),
         (["--out", "alerts.parquet"], "alerts.parquet cannot hold alerts"),
         (["--rules", "none.toml"], "none.toml cannot be read"),
-        (["--first", "often"], "first 'often' is not a duration"),
+        (["--first", "often"], "--first 'often' is not a duration"),
     ],
 )
 def test_a_wrong_option_is_told_in_a_sentence(said: list[str], sentence: str, tmp_path: Path) -> None:

@@ -181,6 +181,8 @@ def test_options_are_what_people_write():
             options_of(wrong, "14d", None, None, None, None, False)
     with pytest.raises(ConfigError, match="warmup 14 is not a duration"):
         options_of("30min", 14, None, None, None, None, False)
+    with pytest.raises(ConfigError, match=r"^--every '7' is not a duration"):
+        options_of("7", "14d", None, None, None, None, False, dashes="--")
     for wrong in ({"until": "1d"}, {"timezone": "Mars/Base"}, {"latitude": 52.0}, {"latitude": 95.0, "longitude": 4.0},
                   {"latitude": 52.0, "longitude": float("nan")}):  # fmt: skip
         given = {"until": None, "latitude": None, "longitude": None, "timezone": None} | wrong

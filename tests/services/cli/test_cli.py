@@ -97,6 +97,7 @@ def test_an_option_that_stands_behind_its_command_is_shown_its_place(told: list[
     assert result.exit_code == 2
     assert says in " ".join(result.stderr.replace("│", " ").split())
     assert "stands before" not in hothouse("up", "--confg", "x").stderr
+    assert "stands before" not in hothouse("zones", "retire", "demo/z", "--version", "3").stderr, "it runs no command"
 
 
 def test_help_stays_light() -> None:
@@ -240,6 +241,8 @@ def test_init_writes_a_file_once() -> None:
     assert (again.exit_code, "--force" in again.stderr) == (2, True)
     assert hothouse("init", "--force").exit_code == 0
     assert "`hothouse --config green.toml doctor` checks it" in hothouse("init", "green.toml").output
+    shown = hothouse("init", "-")
+    assert (shown.stdout, Path("-").exists()) == (Path("green.toml").read_text(), False)
 
 
 def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path) -> None:
