@@ -165,6 +165,8 @@ def need_out(out: Path, what: str, *endings: str) -> None:
     try:
         if out.is_dir():
             raise IsADirectoryError("it is a folder")
+        if out.exists() and not out.is_file():
+            return  # /dev/stdout, or a pipe: nothing is made beside it
         with tempfile.TemporaryFile(dir=next(folder for folder in out.absolute().parents if folder.exists())):
             pass
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from edge.wire.trace_id import step_trace_id
 from services.access_keys import AccessKeys
 from services.cli import app
-from services.cli.base import need_cluster
+from services.cli.base import need_cluster, need_out
 from services.cli.system import takes_the_network
 from services.config import load_settings
 from services.errors import ConfigError
@@ -262,6 +263,14 @@ def test_a_summary_without_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     """A demo that could not write its summary is refused before it starts."""
     result = hothouse("demo", "--summary", "gone/s.json")
     assert (result.exit_code, "--summary gone/s.json" in result.stderr) == (2, True)
+
+
+def test_a_summary_may_go_into_a_pipe() -> None:
+    """As `--summary /dev/stdout`: no file can be made in that folder, and none need be."""
+    reading, writing = os.pipe()
+    need_out(Path(f"/dev/fd/{writing}"), "the summary")
+    os.close(writing)
+    os.close(reading)
 
 
 def test_an_unknown_error_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
