@@ -30,6 +30,7 @@ _WORDS = {
     "string_too_short": "must have a length of at least {min_length}",
     "string_too_long": "must have a length of at most {max_length}",
     "literal_error": "must be {expected}",
+    "missing": "must be given",
 }
 """What pydantic calls a mistake -> what is wrong, for who wrote it; in braces what it tells of the mistake."""
 
@@ -57,13 +58,13 @@ def of_values(
         given = problem.get("input")
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting{_meant(kind, [str(part) for part in problem['loc']])}")
-        elif name == "sites" and problem["type"] == "tuple_type":
+        elif name.partition(" (")[0] == "sites" and problem["type"] in ("tuple_type", "model_type"):
             lines.append("sites must be blocks, one a site: write [[sites]], with a line name = ... below it")
         else:
             as_written = str(given).lower() if isinstance(given, bool) else repr(given)
             shown = "" if name in masked or isinstance(given, (dict, BaseModel)) else f" is {as_written}:"
             lines.append(f"{name}{shown} {_message(problem)}".lstrip())
-    return f"{'; '.join(lines)} (in {source} or the environment)"
+    return f"{'; '.join(dict.fromkeys(lines))} (in {source} or the environment)"
 
 
 def _place(loc: Sequence[str | int], sites: object = None) -> str:
@@ -87,7 +88,7 @@ def _message(problem: Any) -> str:
     words = next((words for kinds, words in _WORDS.items() if problem["type"] in kinds.split()), None)
     if words is not None:
         told = problem.get("ctx", {})
-        return words.format(**{name: f"{one:g}" if isinstance(one, float) else one for name, one in told.items()})
+        return words.format(**{name: f"{one:.12g}" if isinstance(one, float) else one for name, one in told.items()})
     message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     return message[:1].lower() + message[1:]
 
