@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from edge.status_file import write_status_file
 from edge.wire.gateway_status import GatewayStatus
 
 __all__ = ["write_status"]
 
 
 def write_status(path: Path, status: GatewayStatus) -> str:
-    """Replace the file as a whole, so that a reader never sees half of one; why a disk refuses it, or nothing."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write it to the file, as :func:`write_status_file`; why a disk refuses it, or nothing."""
     try:
-        beside.write_bytes(msgspec.json.encode(status))
-        beside.replace(path)
+        write_status_file(path, msgspec.json.encode(status))
     except OSError as error:
         return str(error)
     return ""

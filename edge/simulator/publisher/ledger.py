@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TypedDict
 
+from edge.status_file import write_status_file
 from edge.timing import Periodic
 from edge.wire.reading import Sample
 
@@ -107,12 +108,14 @@ class Ledger:
     def identify(self, sample: Sample) -> None:
         """A true sample is about to be sent for the first time."""
         if self._ids is not None:
-            self._ids.write(f"{sample.zone} {sample.device} {sample.boot} {sample.seq} {sample.ts_ms}\n")
+            with _named(self._ids.name):
+                self._ids.write(f"{sample.zone} {sample.device} {sample.boot} {sample.seq} {sample.ts_ms}\n")
 
     def message(self, kind: str, topic: str, payload: bytes) -> None:
         """A message is about to be sent for the first time: a ``sample``, or a disturbance of that kind."""
         if self._messages is not None:
-            self._messages.write(b"%s\t%s\t%s\n" % (kind.encode(), topic.encode(), payload))
+            with _named(self._messages.name):
+                self._messages.write(b"%s\t%s\t%s\n" % (kind.encode(), topic.encode(), payload))
 
     def instant(self, ts_ms: int) -> None:
         """The samples of an instant are about to be sent."""
@@ -174,11 +177,16 @@ class Ledger:
     def _save(self) -> None:
         for file in (self._ids, self._messages):
             if file is not None:
-                file.flush()
+                with _named(file.name):
+                    file.flush()
         if self._path is not None:
-            beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            try:
-                beside.write_text(json.dumps(self.status) + "\n", encoding="utf-8")
-                beside.replace(self._path)
-            except OSError as error:  # of the name that was given
-                raise type(error)(error.errno, error.strerror, str(self._path)) from error
+            write_status_file(self._path, (json.dumps(self.status) + "\n").encode())
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """An error of the disk names the file as it was given."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error

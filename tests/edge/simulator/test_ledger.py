@@ -36,12 +36,15 @@ def test_the_status_file_is_there_from_the_start_and_alone(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
 
 
-def test_a_status_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
-    """Nobody knows the name beside it under which it is written first."""
-    given = tmp_path / "nowhere" / "status.json"
-    with pytest.raises(FileNotFoundError) as failed:
-        Ledger(given)
-    assert failed.value.filename == str(given)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("kind", ["ids_file", "messages_file"])
+def test_a_full_disk_names_the_file(kind: str) -> None:
+    """Without a name it passed for a fault of ours."""
+    ledger = Ledger(**{kind: Path("/dev/full")})
+    ledger.identify(Sample("s", "z", "d", "0011223344556677", 4, 60_000, {"rh_pct": 70.0}))
+    ledger.message("sample", "hothouse/v1/s/z/d/sample", b"{}")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        ledger._save()
 
 
 def test_ids_are_written_a_line_each(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""The file in which a process tells how it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edge.status_file import write_status_file
+
+
+def test_a_reader_finds_a_whole_one_and_nothing_beside_it(tmp_path: Path) -> None:
+    """It is replaced, and no file under another name stays."""
+    path = tmp_path / "status.json"
+    for content in (b"first", b"second"):
+        write_status_file(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_stays_one(tmp_path: Path) -> None:
+    """As /dev/null: for root, a file took the place of the device."""
+    pipe = tmp_path / "status"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_status_file(pipe, b"told")
+    assert os.read(reading, 10) == b"told"
+    os.close(reading)
+    assert pipe.is_fifo()
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """Nobody knows the name beside it under which it is written first."""
+    path = tmp_path / "nowhere" / "status.json"
+    with pytest.raises(FileNotFoundError) as failed:
+        write_status_file(path, b"told")
+    assert failed.value.filename == str(path)
