@@ -271,6 +271,7 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
         page.until(f"{VIEW}.includes('is too old to be used')")
 
 
+OFFERED = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
 LINES = "[...document.querySelectorAll('#chart-climate .legend li')].map((one) => one.textContent)"
 
 
@@ -299,6 +300,20 @@ def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Pat
         assert page.complaints == [one for one in page.complaints if "503" in one]
 
 
+def test_a_silent_zone_offers_charts_of_what_it_sent(page: Page, tmp_path: Path) -> None:
+    """A metric that it never sent is named in its newest row, without a value, as one is that has fallen silent."""
+    house = House(tmp_path, without=("co2_ppm",))
+    house.fill()
+    silent = house.forecast("north-1", freshness_s={"air_temp_c": 7200.0, "rh_pct": 7200.0, "co2_ppm": None})
+    silent["now"] = dict.fromkeys(silent["now"])
+    house.do(house.live_state.publish([silent]))
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until("document.querySelector('[data-key^=target-]')")
+        assert page.ask(OFFERED) == ["Air temperature", "Humidity", "VPD"]
+
+
 def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> None:
     """Targets that it does not measure are not offered, and a handful of forecasts is no share of anything."""
     house = House(tmp_path)
@@ -320,8 +335,7 @@ def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> Non
     with opened(house) as address:
         page.open(f"{address}/#/quality/demo/north-1")
         page.until("document.querySelector('#scores tbody tr')")
-        offered = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
-        assert page.ask(offered) == ["Humidity"]
+        assert page.ask(OFFERED) == ["Humidity"]
         row = page.ask("document.querySelector('#scores tbody tr').innerText.replace(/\\s+/g, ' ')")
         assert row == "5 min 0.50 % 0.90 % 1.00 % – 82 % 4"
         assert page.complaints == []
