@@ -91,6 +91,7 @@ export default function zoneView(box, key) {
     }
     if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, tableBox);
     shownAll = true;
+    showHead(); // how old the zone is may have come meanwhile
     showCharts();
     showNow();
     showTable();
