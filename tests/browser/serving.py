@@ -94,18 +94,21 @@ class Backend(FakeBackend):
 
 
 class House:
-    """A site ``demo`` whose newest row ends at ``origin_ms``; :meth:`open` serves it, until :meth:`close`."""
+    """A site ``demo`` whose newest row ends at ``origin_ms``, and whose history is ``without`` some metrics.
+    :meth:`open` serves it, until :meth:`close`.
+    """
 
     def __init__(
         self, folder: Path, *, keys: Keys | None = None, timezone: str = "Europe/Amsterdam",
-        origin_ms: int = ORIGIN_MS, zones: Sequence[str] = ZONES,
+        origin_ms: int = ORIGIN_MS, zones: Sequence[str] = ZONES, without: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.origin_ms = origin_ms
         self.live_state = LiveState(10_000, lambda: origin_ms)
         self.backend = Backend(self.live_state, origin_ms)
         self.backend.history = History(folder, CHANNELS)
         ends = range(origin_ms - DAYS * 24 * HOUR_MS, origin_ms + 1, STEP_MS)
-        rows = ((end, np.array([list(climate(end).values())[:-1]] * len(zones), np.float32)) for end in ends)
+        known = np.where([channel in without for channel in CHANNELS], np.nan, 1)
+        rows = ((end, np.float32([list(climate(end).values())[:-1] * known] * len(zones))) for end in ends)
         self.backend.history.add(SiteStep(0, "demo", end, tuple(zones), row, row * 0, []) for end, row in rows)
         self.backend.history.flush()
         self.zones = tuple(zones)

@@ -82,6 +82,26 @@ def press(page: Page, words: str) -> None:
     page.ask(f"{found}.click()")
 
 
+def test_an_alert_of_a_silent_zone_says_of_when_its_readings_are(page: Page, tmp_path: Path) -> None:
+    """Its chance stays as it was for hours; what a rule says of silence itself needs no such words."""
+    house = House(tmp_path)
+    house.fill()
+    house.do(house.live_state.publish([house.forecast("north-1", freshness_s={"air_temp_c": 7200.0})]))
+    times = {"zone": "north-1", "from_ms": ORIGIN_MS + HOUR_MS, "until_ms": ORIGIN_MS + 3 * HOUR_MS}
+    kinds = {"a1": "frost", "a2": "stale_zone", "a3": "heat"}
+    told = [change(id, kind=kind, rule=kind, **times) for id, kind in kinds.items()]
+    told[2]["zone"] = "north-2"
+    house.do(house.live_state.put_alerts(told))
+    said = "document.querySelector('[data-alert={}]').innerText"
+    with opened(house) as address:
+        for view in ("now", "zone/demo/north-1"):
+            page.renew()
+            page.open(f"{address}/#/{view}")
+            page.until(f"{said.format('a1')}.includes('Last readings: Mon 28 Feb, 23:00')")
+            assert "Last readings" not in page.ask(said.format("a2"))
+            assert view != "now" or "Last readings" not in page.ask(said.format("a3"))
+
+
 def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
     """It appears at once with what, how sure, when and why, and its zone comes first; the operator makes it quiet,
     wants to be warned again, and says that it was seen; what is over is kept apart.

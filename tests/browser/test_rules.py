@@ -147,9 +147,13 @@ def test_what_somebody_else_changed_is_shown(rules: Page, house: Ruled) -> None:
     rules.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
     elsewhere("frost", house, limit=7.5)
     rules.ask("window.passed_ms = 61_000")
+    rules.ask("document.querySelector('#rules details:not(.rule)').open = true")
+    rules.ask("document.querySelector('[data-rule=heat] summary').focus()")
     new_row(rules, house, ORIGIN_MS + STEP_MS)
     rules.until(f"{VIEW}.includes('Cold yours below 7.5 °C')")
     assert rules.ask("document.querySelector('[data-rule=frost]').open")
+    assert rules.ask("document.querySelector('#rules details:not(.rule)').open"), "somebody reads it as a file"
+    assert rules.ask("document.activeElement.closest('[data-rule]')?.dataset.rule") == "heat"
     write(rules, "limit", "9")
     rules.until(f"({BAR}).includes('1 change is not saved.')")
     elsewhere("heat", house, limit=31)

@@ -10,6 +10,8 @@ import pytest
 
 from services.access_keys import AccessKeys
 from services.messages import ZoneQuality
+from services.serve.api import event_stream
+from services.serve.api.assets import page_version
 from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
@@ -61,6 +63,27 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
     page.until(f"{STATE} === 'live' && {BANNER} === ''")
     page.until(f"{VIEW}.includes('Measured up to 01:05')")
     assert page.ask("window.loaded") == "once"
+    house.close()
+
+
+def test_a_page_that_is_open_over_an_upgrade_says_so(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on with the files of before; that there are newer ones it says in a line, and does not load them itself:
+    it would forget its key.
+    """
+    house = House(tmp_path)
+    house.fill()
+    page.open(house.open())
+    newer = "There is a newer version of this page: load it again."
+    for version, said in ((page_version(), ""), ("newer", newer)):
+        monkeypatch.setattr(event_stream, "page_version", lambda version=version: version)
+        page.until(f"{STATE} === 'live'")
+        house.close()
+        page.until(f"{STATE} === 'no connection'")
+        house.open()
+        page.until(f"{STATE} === 'live'")
+        assert page.ask(BANNER) == said
     house.close()
 
 
@@ -271,6 +294,7 @@ def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: P
         page.until(f"{VIEW}.includes('is too old to be used')")
 
 
+OFFERED = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
 LINES = "[...document.querySelectorAll('#chart-climate .legend li')].map((one) => one.textContent)"
 
 
@@ -299,6 +323,20 @@ def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Pat
         assert page.complaints == [one for one in page.complaints if "503" in one]
 
 
+def test_a_silent_zone_offers_charts_of_what_it_sent(page: Page, tmp_path: Path) -> None:
+    """A metric that it never sent is named in its newest row, without a value, as one is that has fallen silent."""
+    house = House(tmp_path, without=("co2_ppm",))
+    house.fill()
+    silent = house.forecast("north-1", freshness_s={"air_temp_c": 7200.0, "rh_pct": 7200.0, "co2_ppm": None})
+    silent["now"] = dict.fromkeys(silent["now"])
+    house.do(house.live_state.publish([silent]))
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until("document.querySelector('[data-key^=target-]')")
+        assert page.ask(OFFERED) == ["Air temperature", "Humidity", "VPD"]
+
+
 def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> None:
     """Targets that it does not measure are not offered, and a handful of forecasts is no share of anything."""
     house = House(tmp_path)
@@ -320,8 +358,7 @@ def test_how_good_judges_what_a_zone_measures(page: Page, tmp_path: Path) -> Non
     with opened(house) as address:
         page.open(f"{address}/#/quality/demo/north-1")
         page.until("document.querySelector('#scores tbody tr')")
-        offered = "[...document.querySelectorAll('[data-key^=target-]')].map((one) => one.textContent)"
-        assert page.ask(offered) == ["Humidity"]
+        assert page.ask(OFFERED) == ["Humidity"]
         row = page.ask("document.querySelector('#scores tbody tr').innerText.replace(/\\s+/g, ' ')")
         assert row == "5 min 0.50 % 0.90 % 1.00 % – 82 % 4"
         assert page.complaints == []
@@ -462,12 +499,15 @@ def test_no_alert_of_a_new_zone_is_no_verdict(page: Page, tmp_path: Path, view: 
     house.fill()
     house.backend.days = 0.4
     says = f"{VIEW}.includes('rules about the climate begin after half a day')"
+    page.call("Page.enable")
+    no_minute = "window.setInterval = () => 0;"  # what comes late is shown when it comes
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=no_minute)
     with opened(house) as address:
         page.open(f"{address}/#/{view}")
         page.until(f"{VIEW}.includes('No alert') && {says}")
         house.backend.days = 0.6
-        page.ask("location.reload()")
-        page.until(f"{VIEW}.includes('learning, day 1 of 14')")
+        page.ask("{ window.before = true; location.reload(); }")
+        page.until(f"!window.before && {VIEW}.includes('learning, day 1 of 14')")
         assert not page.ask(says)
 
 

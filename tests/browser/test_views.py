@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from services.messages import ModelRow
 from services.store.rows import DeadLetter
+from tests.browser import serving
 from tests.browser.driver import SHIFT, Page
 from tests.browser.held import hold, let_go
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
@@ -358,6 +360,23 @@ def test_what_to_do_is_in_sight_beside_long_topics(browser: Page, house: House, 
     assert browser.ask(f"{box}.scrollWidth - {box}.clientWidth") == 0
 
 
+def test_a_broken_humidity_sensor_makes_no_dew_point(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 0 % it would be 60 to 80 °C below zero: a figure that means nothing, and a chart without any other line."""
+    known, broken_ms = climate, ORIGIN_MS - HOUR_MS
+    at_zero = {"rh_pct": 0.0}
+    monkeypatch.setattr(serving, "climate", lambda at_ms: known(at_ms) | (at_zero if at_ms > broken_ms else {}))
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert page.ask("uPlot.sync('zone demo/north-1').plots[0].scales.y.min") > 10
+        shows(page, "Sunrise and sunset")
+        assert "above the dew point" not in text(page)
+
+
 def test_an_axis_names_each_of_its_values(page: Page, address: str) -> None:
     """Those of a step of 2.5 are not 18, 20 and 23."""
     page.open(f"{address}/#/now")
@@ -376,6 +395,8 @@ def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: s
     shows(page, "0.0 a second 1,200 taken so far.")
     said = text(page)
     assert "something fails: shard-0: has reported nothing for 1 h" in said
+    box = "document.querySelector('#ready{}').getBoundingClientRect()"
+    assert page.ask(f"{box.format(' + .note')}.top - {box.format('')}.bottom") > 4
     assert "Learning (shard-0) fails" in said
     house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
     shows(page, "12.5 a second")

@@ -122,6 +122,7 @@ def test_what_is_asked_is_what_is_shown_where_no_heating_setpoint_is_known(page:
         assert page.ask("document.querySelector('#metric').value") == "vent_lee_pct"
         assert page.ask("document.querySelector('#plan-title').textContent") == "Leeward vents, %"
         assert page.ask("document.querySelector('output').textContent").startswith("20")
+        assert page.ask("uPlot.sync('what if demo/north-1').plots[0].scales.y.min") == 0, "no vent is less than shut"
         assert {asked[0]["metric"] for asked in house.backend.asked} == {"vent_lee_pct"}
         page.ask("document.querySelector('[data-key=cold]').focus()")
         page.press("Enter")

@@ -152,7 +152,8 @@ class Triggers:
     @property
     def first_words(self) -> str:
         """What the first one waits for."""
-        return f"once there are {self.min_days:.2g} days of {self._days_of}"
+        days = f"{self.min_days:.2g}" if self.min_days < 10 else f"{self.min_days:.0f}"
+        return f"once there are {days} days of {self._days_of}"
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-__all__ = ["PAGE", "PageFiles", "page_routes"]
+__all__ = ["PAGE", "PageFiles", "page_routes", "page_version"]
 
 PAGE = Path(__file__).parents[1] / "page"
 HEADERS = {
@@ -20,6 +22,15 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+
+
+@cache
+def page_version() -> str:
+    """A word for the page's files as they are: another one after an upgrade that changed any of them."""
+    digest = hashlib.sha256()
+    for file in sorted(file for file in PAGE.rglob("*") if file.is_file()):
+        digest.update(f"{file.relative_to(PAGE)} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def page_routes() -> APIRouter:

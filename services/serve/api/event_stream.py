@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from services.messages import LiveEvent, ZoneForecast
+from services.serve.api.assets import page_version
 from services.serve.api.problems import ProblemError
 from services.serve.health import Readiness
 from services.serve.live_state import LiveStateChanges
@@ -90,8 +91,9 @@ class EventStream:
         """What a client is sent: first ``hello`` with ``health``, then each message that comes after the id ``after``;
         of ``sites`` alone, where a key is limited to some.
 
-        ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more. Instead
-        of it comes a 503 problem where this replica has as many streams as it takes.
+        ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more; and of
+        which version the page is, for one that has been open since before an upgrade. Instead of it comes a 503 problem
+        where this replica has as many streams as it takes.
         """
         if self.open >= MOST:
             raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
@@ -105,7 +107,8 @@ class EventStream:
             anew = len(seen) != len(self._versions) or self._has_missed(seen)
             if anew:
                 seen = list(self._versions)
-            hello = {"anew": anew, "health": health if sites is None else _unnamed(health)}
+            shown = health if sites is None else _unnamed(health)
+            hello = {"anew": anew, "health": shown, "page": page_version()}
             yield b"retry: 1000\n" + _message("hello", hello) + _id(seen)
             while not self._closed and (left_s := end_s - self._clock_s()) > 0:
                 if self._has_missed(seen):

@@ -53,6 +53,7 @@ function showFrame() {
   const banner = [];
   if (store.live === false) banner.push(h("p", { class: "bad" }, t(store.loaded ? "lost.since" : "lost.never", { time: whenOf(store.lostAt, Date.now(), Intl.DateTimeFormat().resolvedOptions().timeZone) })));
   else if (store.problem) banner.push(h("p", { class: "warn" }, reason(store.problem)));
+  else if (store.isOld) banner.push(h("p", { class: "soft small" }, t("page.old"))); // not by itself: it would forget its key
   if (byId("banner").innerText !== banner.map((one) => one.innerText).join()) put(byId("banner"), banner);
   const where = zoneOf(open.key);
   document.title = `${t(`view.${open.name || "now"}`)}${where ? ` – ${where.label}` : ""} – Hothouse`;

@@ -4,6 +4,7 @@ import { midnightOf } from "./clock.js";
 import { path } from "./store.js";
 
 const HOUR_MS = 3_600_000;
+const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
 const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
 
 export async function seriesOf(key, metrics, from, to, options) {
@@ -18,14 +19,17 @@ export async function seriesOf(key, metrics, from, to, options) {
     for (const metric of metrics) for (const part of ["mean", "min", "max"]) found.values[metric][part].push(...answer.values[metric][part]);
     cursor = answer.cursor;
   } while (cursor !== null);
+  const { dew_point_c: dew } = found.values;
+  for (const part of Object.keys(dew ?? {})) dew[part] = dew[part].map((value) => (value < DRIEST_C ? null : value));
   return found;
 }
 
-// After Tetens, as FAO's paper 56 has it; null where air or humidity is not known.
+// After Tetens, as FAO's paper 56 has it; null where air or humidity is not known, or is that of no greenhouse.
 export function dewPoint(air, humidity) {
   if (!Number.isFinite(air) || !Number.isFinite(humidity)) return null;
   const x = Math.log(Math.max(humidity, 0.1) / 100) + (17.27 * air) / (air + 237.3);
-  return (237.3 * x) / (17.27 - x);
+  const point = (237.3 * x) / (17.27 - x);
+  return point < DRIEST_C ? null : point;
 }
 
 // Adds the newest row, which the history may not have yet. Values with an age are of earlier rows.

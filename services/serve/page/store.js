@@ -21,6 +21,7 @@ export const store = {
   live: null, // null: not known yet
   lostAt: 0,
   problem: null, // why nothing can be shown
+  isOld: false, // whether the server has other files of this page than those that it began with
 };
 
 const listeners = new Set();
@@ -144,10 +145,14 @@ function takeForecasts(told) {
   tell(told.zones.map(keyOf).filter((key) => !asked.includes(key)));
 }
 
+let page = ""; // the version of its files, as the server called it first
+
 function take(kind, said) {
   learnCodes((said.health ?? said).codes);
   if (kind === "hello") {
     if (said.health) store.health = said.health;
+    page ||= said.page ?? "";
+    store.isOld = page !== (said.page ?? page);
     if (said.anew || !store.loaded) loadAll();
     else emit("state");
   } else if (kind === "forecasts") takeForecasts(said);

@@ -12,6 +12,7 @@ import pytest
 
 from services.messages import LiveEvent
 from services.serve.api import event_stream
+from services.serve.api.assets import page_version
 from services.serve.api.auth import Keys
 from services.serve.api.event_stream import EventStream
 from services.serve.health import Readiness
@@ -192,7 +193,7 @@ def test_a_stream_that_was_cut_goes_on_where_it_was() -> None:
         for after in ("11", None):
             late = Listener(stream, after)
             await asyncio.sleep(0.01)
-            assert parsed(late.text)[0][:2] == ("hello", {"anew": True, "health": dict(HEALTH)})
+            assert parsed(late.text)[0][:2] == ("hello", {"anew": True, "health": dict(HEALTH), "page": page_version()})
             assert late.events == []
         stream.close()
 

@@ -125,20 +125,22 @@ export function placeOf(alert) {
   const label = alert.zone === "_site" ? site.label : `${isAlone ? "" : `${site.label}, `}${zone?.label ?? alert.zone}`;
   return {
     label, link: zone ? h("a", { href: addressOf("zone", zone.key), "data-key": `${alert.id} zone` }, label) : label, timeZone: zone?.timezone ?? site.timezone ?? "UTC",
-    now: zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms)),
+    read: zone?.stale ? zone.read_ms : null, now: zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms)),
   };
 }
 
 export const severityBadge = (alert) => h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`));
 
 export function alertItem(alert, { withZone = true } = {}) {
-  const { link, timeZone, now } = placeOf(alert);
+  const { link, timeZone, now, read } = placeOf(alert);
+  const isOld = read && alert.state !== "resolved" && !OF_STATE.includes(alert.kind); // its chance is that of the last readings
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, tabindex: "-1", "data-key": alert.id, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
     h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), severityBadge(alert)),
     h("p", { class: "small soft" }, [
       withZone ? [link, " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
       whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
+      isOld ? ` · ${t("zone.last", { time: whenOf(read, now, timeZone) })}` : null,
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
     ]),
     orders(alert.id, [alert]));

@@ -215,7 +215,7 @@ export default function rulesView(box, wanted) {
     const badge = (words, tone = "") => [" ", h("span", { class: `badge ${tone}` }, words)];
     const severity = choice(SEVERITIES.map((one) => [one, t(`severity.${one}`)]), valueOf(rule, "severity"), (value) => type(rule, "severity", value, rule.severity));
     return h("details", { class: "card rule", "data-rule": rule.name, open: open || isWrong },
-      h("summary", {}, h("strong", {}, nameOf(rule)), rule.off ? badge(t("rules.off")) : null, isOfZone ? badge(t("rules.of.zone"), "good") : isChanged ? badge(t(zone ? "rules.of.site" : "rules.changed"), zone ? "" : "good") : null,
+      h("summary", { "data-key": `${rule.name} card` }, h("strong", {}, nameOf(rule)), rule.off ? badge(t("rules.off")) : null, isOfZone ? badge(t("rules.of.zone"), "good") : isChanged ? badge(t(zone ? "rules.of.site" : "rules.changed"), zone ? "" : "good") : null,
         isWrong ? badge(t("rules.wrong.badge"), "bad") : null, h("span", { class: "small soft" }, ` ${rule.off ? "" : briefOf(rule)}`)),
       typed === null ? h("p", { class: "note" }, t(goes)) : h("div", { class: "rule-fields" },
         rule.is_own && !zone ? null : h("label", { class: "row left" }, h("input", { type: "checkbox", checked: !isOff, "data-key": `${rule.name} off`, onchange: (event) => type(rule, "off", event.target.checked ? (rule.off && !zone ? null : false) : true, rule.off) }), t("rules.on")),
@@ -252,7 +252,7 @@ export default function rulesView(box, wanted) {
       h("p", { class: "small soft" }, t(zone ? "rules.words.zone" : "rules.words")), h("div", { class: "row left" }, chosen("crop", "rules.crop", said.crops), chosen("stage", "rules.stage", said.stages)),
       h("p", { class: "small soft" }, t(`rules.by.${said.changed_by}`, { time: said.changed_ms === null ? t("now") : dayAndTime(said.changed_ms, timeZone) }))),
       bar, said.rules.map((rule) => ruleCard(rule, open.includes(rule.name))),
-      h("section", {}, h("details", {}, h("summary", {}, t("rules.toml")), h("pre", { tabindex: "0", lang: "en" }, said.toml)))));
+      h("section", {}, h("details", { id: "rules-file", open: box.querySelector("#rules-file")?.open }, h("summary", { "data-key": "file" }, t("rules.toml")), h("pre", { tabindex: "0", lang: "en" }, said.toml)))));
     showBar();
     scrollTo(scrollX, scrollY);
   }

@@ -207,7 +207,7 @@ export default function whatIfView(box, key) {
     const times = [...new Set([...lineOf(change.metric).time, change.from - 1, change.from, change.to - 1, change.to])].sort((a, b) => a - b);
     const value = (one) => shown(one, change.metric);
     const base = times.map((ms) => planAt(change.metric, ms));
-    Object.assign(planChart.options, axisOf(change.metric), { minSpan: { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8 });
+    Object.assign(planChart.options, axisOf(change.metric), { minSpan: { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8, floor: unitOf(change.metric).startsWith("°") ? null : 0 });
     planChart.show([
       { id: "plan", name: t("whatif.planned"), colour: "past", step: true, time: times, values: base.map(value) },
       { id: "changed", name: t("whatif.with"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },

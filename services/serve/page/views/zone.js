@@ -24,6 +24,8 @@ const GROUPS = {
   outside: ["out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain", "out_rad_sum_j_cm2"],
 };
 
+const withoutPoints = (targets) => Object.fromEntries(targets.map((one) => [one, []]));
+
 export default function zoneView(box, key) {
   let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
   let [target, span, custom] = ["air_temp_c", "two", null];
@@ -59,8 +61,7 @@ export default function zoneView(box, key) {
     } catch (error) {
       if (error.status !== 503) throw error;
       stale = error.message;
-      const shown = TARGETS.filter((one) => one === "air_temp_c" || one in zone.now);
-      forecast = { ...zone, forecasts: Object.fromEntries(shown.map((one) => [one, []])), path: null };
+      forecast = { ...zone, forecasts: withoutPoints(TARGETS.filter((one) => one === "air_temp_c" || one in zone.now)), path: null };
     }
     if (closed) return;
     const { base, site } = path(key);
@@ -84,8 +85,13 @@ export default function zoneView(box, key) {
     recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
     plans = await planning;
     if (closed) return;
+    if (stale) {
+      const sent = TARGETS.filter((one) => recent.values[one]?.mean.some(Number.isFinite));
+      if (sent.length) forecast.forecasts = withoutPoints(sent); // else it has been silent for all of these days
+    }
     if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, tableBox);
     shownAll = true;
+    showHead(); // how old the zone is may have come meanwhile
     showCharts();
     showNow();
     showTable();

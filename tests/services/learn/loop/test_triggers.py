@@ -181,3 +181,9 @@ def test_days_of_the_stream_are_a_schedule() -> None:
     assert triggers.due(1, history_days=9, news=NewData(days=5.1)) is not None, (
         "it rests from no work: it is a schedule"
     )
+
+
+def test_days_are_told_as_people_write_them() -> None:
+    """A hundred days are not 1e+02; a demo has hours."""
+    said = [Triggers(None, cool_down_s=0, min_days=days, now_s=0).first_words for days in (0.052, 9.66, 12.4, 120)]
+    assert said == [f"once there are {days} days of history" for days in ("0.052", "9.7", "12", "120")]
