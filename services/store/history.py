@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edge.wire.vocabulary import VOCABULARY
 from services.errors import FirstError, HistoryError
 from services.store.rows import ClosedStep, DeviceRows
 from services.store.storage import Storage, always, stored_in
@@ -42,6 +43,7 @@ BRIDGED_S = 3600
 """So long may a metric be unread before an import fills it in beside others that were read. Learners and rules bridge a
 shorter time, and a device that sends every ten minutes keeps a series of its own.
 """
+COUNTERS = frozenset(name for name, metric in VOCABULARY.items() if metric.kind == "counter")
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -125,9 +127,9 @@ class History:
 
         A row that is there gets values where it has none: all that the new row knows, where nothing was read, as of a
         site whose gateway was away; else of metrics that were unread for over :data:`BRIDGED_S`, as of a zone whose
-        devices were away while the site's weather station sent on. ``rows`` has the columns of :func:`zone_table`. For
-        the partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as
-        :meth:`flush`.
+        devices were away while the site's weather station sent on. What a counter gained meanwhile stands in the row of
+        its next reading, so that it is not filled in. ``rows`` has the columns of :func:`zone_table`. For the
+        partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         # Of whatever step: a zone has one row at an end.
@@ -278,8 +280,9 @@ def _filled(
     for name in channels:
         value, age_s = _numbers(there, name), _numbers(there, age_column(name))
         new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
-        missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
-        takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
+        fillable = same_step & (np.isnan(age_s) | (name not in COUNTERS))
+        missing = fillable & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
+        takes = missing | (fillable & unread & ~(np.isnan(new) & np.isnan(new_age_s)))
         fills |= missing
         for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
             kept = there.drop_columns(column) if column in there.column_names else there
