@@ -274,20 +274,33 @@ def _filled(
     """The rows that are ``there``, with values of the ``rows`` beside them as :meth:`History.add_missing` says; and
     which of them got any.
     """
+    rows = _without_counted(rows, there)
     same_step = _numbers(there, "step_s") == step_s
     unread = same_step & ~_were_read(there, channels, step_s) & _were_read(rows, channels, step_s)
     fills = unread.copy()
     for name in channels:
         value, age_s = _numbers(there, name), _numbers(there, age_column(name))
         new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
-        fillable = same_step & (np.isnan(age_s) | (name not in COUNTERS))
-        missing = fillable & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
-        takes = missing | (fillable & unread & ~(np.isnan(new) & np.isnan(new_age_s)))
+        missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
+        takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
         fills |= missing
         for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
             kept = there.drop_columns(column) if column in there.column_names else there
             there = kept.append_column(column, pa.array(np.where(takes, other, old)))
     return there, fills
+
+
+def _without_counted(rows: pa.Table, there: pa.Table) -> pa.Table:
+    """The rows without what counters gained that were read before the row ``there``: the row of their next reading has
+    it.
+    """
+    for name in COUNTERS:
+        counts_on = ~np.isnan(_numbers(there, age_column(name)))
+        for column in (name, age_column(name)):
+            if column in rows.column_names:
+                left = pa.array(np.where(counts_on, np.float32(np.nan), _numbers(rows, column)))
+                rows = rows.drop_columns(column).append_column(column, left)
+    return rows
 
 
 def _numbers(rows: pa.Table, column: str) -> npt.NDArray[np.float32]:
