@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,13 +109,13 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     for name, column in columns.items():
         if not column.device:
             metrics.setdefault(column.metric, name)
+    pauses = tuple(_pauses(heard_rows(recording, start_ms, step_ms), GAP_MS // step_ms))
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
         spans=tuple((source.first_ms, source.last_ms) for source in sources),
-        notes=(*recording.notes, *_not_forecast(columns, metrics)),
-        is_utc=sources[0].is_utc, said=said,
-        pauses=tuple(_pauses(heard_rows(recording, start_ms, step_ms), GAP_MS // step_ms)),
+        notes=(*recording.notes, *_not_forecast(columns, metrics), *_left_out(pauses, start_ms, step_ms)),
+        is_utc=sources[0].is_utc, said=said, pauses=pauses,
     )  # fmt: skip
 
 
@@ -133,6 +133,13 @@ def _pauses(heard: I64, bridged: int) -> Iterator[tuple[int, int]]:
     """What lies between rows that were ``heard``, but for the first rows behind each, which are ``bridged``."""
     for at in np.flatnonzero(np.diff(heard) > bridged + 1):
         yield int(heard[at]) + bridged + 1, int(heard[at + 1])
+
+
+def _left_out(pauses: Iterable[tuple[int, int]], start_ms: int, step_ms: int) -> Iterator[str]:
+    """A sentence on each pause."""
+    for rows in pauses:
+        first, after = (datetime.fromtimestamp((start_ms + row * step_ms) / 1000, UTC) for row in rows)
+        yield f"no zone says anything until {after:%Y-%m-%d %H:%M}: rows from {first:%Y-%m-%d %H:%M} on are left out"
 
 
 def _check_gaps(times_ms: I64) -> None:

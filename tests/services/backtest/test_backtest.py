@@ -96,6 +96,7 @@ def test_a_long_pause_has_the_rows_that_a_stream_has(tmp_path):
     ends = {step.end_ms for number in range(log.partitions) for step in windows.feed(log.read(number, 0, 10**6)).steps}
     assert table.in_pause.sum() == 29 * 48
     assert ends <= set(table.end_ms[~table.in_pause].tolist()) <= ends | {int(table.end_ms[-1])}
+    assert "no zone says anything until 2022-05-04 00:00: rows from 2022-04-05 00:00 on are left out" in table.notes
     learned = []
     forecasts = replay(table, OPTIONS, watch=lambda t, *_: learned.append(t))
     assert learned == np.flatnonzero(~table.in_pause)[:-1].tolist()  # nothing is asked of the last row
