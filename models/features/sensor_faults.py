@@ -123,6 +123,7 @@ class SensorFaults(ZoneState):
         self._columns = [channels.index(name) for name in self.channels]
         self._least = np.array([LEAST[name] for name in self.channels], dtype=np.float32)
         self._site_wide = np.array([is_weather(name) for name in self.channels], dtype=bool)
+        self._has_ends = np.array([name == "co2_ppm" for name in self.channels], dtype=bool)
         self._top = np.array([SATURATED_PCT if "rh" in name else np.inf for name in self.channels], dtype=np.float32)
 
         def steps(ms: int) -> int:
@@ -185,9 +186,10 @@ class SensorFaults(ZoneState):
 
     def _stand_ins(self, cells: dict[str, _Array], indices: I64, x: F32, near: I64) -> Bool:
         """Which values stand for missing ones. Whoever collects readings may write one number, such as 0, for all that
-        he does not get: zones that never say the same do so then, far beyond what they ever said at this hour.
+        he does not get: zones that never say the same do so then, far beyond what they ever said at this hour. Not so
+        of CO2, whose sensors share their ends: many show no less than 400 ppm, and 0 is not plausible anyway.
         """
-        one = _alike(x) & ~_alike(cells["value"]) & ~self._site_wide
+        one = _alike(x) & ~_alike(cells["value"]) & ~self._site_wide & ~self._has_ends
         if not one.any():
             return np.zeros(x.shape, dtype=bool)
         below, above = self._usual_range(indices, near, np.ones(x.shape, dtype=bool))

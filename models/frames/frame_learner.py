@@ -61,7 +61,7 @@ class FrameLearner:
             self._sensors.add_zones(new)
             self._measured_ms = np.pad(self._measured_ms, ((0, new), (0, 0)), constant_values=_NEVER_MS)
         first = rows.closed
-        ends, values = rows.close()
+        ends, values, in_pause = rows.close()
         if not len(ends):
             return
         ahead = np.array((0, *spec.horizon_steps), dtype=np.int64)
@@ -69,11 +69,12 @@ class FrameLearner:
         day_bin = day_bins(self._place, ends, spec)
         begins = np.array(rows.begins)
         for t in range(len(ends)):
-            zones = np.flatnonzero(begins <= first + t)
-            light = np.broadcast_to(sun[t + ahead], (len(zones), len(ahead)))
-            self._learn(zones, first + t, values[t, zones], int(day_bin[t]), light)
+            if not in_pause[t]:
+                zones = np.flatnonzero(begins <= first + t)
+                light = np.broadcast_to(sun[t + ahead], (len(zones), len(ahead)))
+                self._learn(zones, first + t, values[t, zones], int(day_bin[t]), light)
+                self.origin_ms = int(ends[t])
             progress(t + 1, len(ends))
-        self.origin_ms = int(ends[-1])
         measured = np.isfinite(targets_of(values, spec))  # [T, Z, M]
         newest = np.where(measured, ends[:, None, None], _NEVER_MS).max(axis=0)
         self._measured_ms = np.maximum(self._measured_ms, newest)

@@ -12,11 +12,15 @@ from models.features.directions import mean_direction
 from models.features.weather_metrics import is_weather
 from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
 
-__all__ = ["FrameRows"]
+__all__ = ["GAP_MS", "FrameRows"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+GAP_MS = 3 * 86_400_000
+"""A site that is silent for longer has no rows until it says something."""
 
 _NEVER_MS = -(2**62)
 _SITE = 0
@@ -69,18 +73,23 @@ class FrameRows:
         self._wait(_SITE, ZoneSamples(times_ms, station))
         self.newest_ms = max(self.newest_ms, int(times_ms[-1]))
 
-    def close(self) -> tuple[I64, F32]:
-        """The rows that are complete, and were not yet given: when they end ``[T]``, and ``[T, Z, C]``.
+    def close(self) -> tuple[I64, F32, Bool]:
+        """The rows that are complete, and were not yet given: when they end ``[T]``, ``[T, Z, C]``, and which of them
+        are in a pause, ``[T]``: later than :data:`GAP_MS` after the last value of any zone.
 
         What is later than the end of the newest of them waits for its own step to end.
         """
         first, self.closed = self.closed, max((self.newest_ms - self._start_ms) // self._step_ms + 1, self.closed)
         ends = self._start_ms + np.arange(first, self.closed, dtype=np.int64) * self._step_ms
         rows = np.full((len(ends), 1 + len(self.zones), len(self._metrics)), np.nan, dtype=np.float32)
+        before_ms = np.maximum(self._heard_ms.max(), self._start_ms)
+        heard = np.full(len(ends), self._row(before_ms) - first)  # the newest row so far with a value
         if len(ends):
             for series, waiting in enumerate(self._waiting):
                 due = int(np.searchsorted(waiting.times_ms, ends[-1], side="right"))
                 row = self._row(waiting.times_ms[:due]) - first
+                spoken = row[~np.isnan(waiting.values[:due]).all(axis=1)]
+                heard[spoken] = spoken
                 for c, metric in enumerate(self._metrics.values()):
                     said = ~np.isnan(waiting.values[:due, c])
                     times_ms, values = waiting.times_ms[:due][said], waiting.values[:due, c][said]
@@ -90,7 +99,8 @@ class FrameRows:
         zones = rows[:, 1:].copy()
         zones[:, :, self._outside] = rows[:, :1, self._outside]
         zones[first + np.arange(len(ends))[:, None] < self.begins] = np.nan
-        return ends, zones
+        in_pause = np.arange(len(ends)) - np.maximum.accumulate(heard) > GAP_MS // self._step_ms
+        return ends, zones, in_pause
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later rows depend on; arrays, and the names of zones."""

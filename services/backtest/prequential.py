@@ -98,7 +98,7 @@ def replay(
     train: Trainer | None = None, spec: ForecastSpec | None = None, plans: Sequence[Plan] = (),
     watch: Watch | None = None, tuner: Tuner | None = None,
 ) -> Forecasts:  # fmt: skip
-    """Run the forecaster along the recording; ``progress(done, total)`` is called after each step.
+    """Run the forecaster along the recording, but for its pauses; ``progress(done, total)`` is called after each step.
 
     ``train`` trains the network and ``tuner`` fine-tunes that of the package, by default in this process. ``spec`` is
     what is forecast, by default :func:`spec_of` the recording. ``plans`` are those of the recording's site, each known
@@ -108,13 +108,16 @@ def replay(
     run = _Replay(table, options, spec, plans)
     network = _network(table, spec, options, run.asked, train)
     tuning = _tuning(table, run.forecaster, spec, options, tuner)
+    in_pause = table.in_pause
     for t in range(run.length):
-        run.take(t, network, watch)
-        if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
-            run.grow_trees()
-        for slow in (network, tuning):
-            if slow:
-                slow.after(t)
+        if not in_pause[t]:
+            run.take(t, network, watch)
+            if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
+                run.grow_trees()
+            if tuning:
+                tuning.after(t)
+        if network:
+            network.after(t)  # also in a pause: it answers until the next time
         progress(t + 1, run.length)
     return run.forecasts()
 

@@ -13,7 +13,7 @@ from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.units import Units
 
-__all__ = ["zone_rows"]
+__all__ = ["heard_rows", "zone_rows"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -74,6 +74,13 @@ def zone_rows(recording: Recording, start_ms: int, step_ms: int, length: int) ->
             zones, (found, _) = held.zones, held.silent_rows(end_ms)
         rows[[place[zone] for zone in zones], t] = found
     return rows
+
+
+def heard_rows(recording: Recording, start_ms: int, step_ms: int) -> I64:
+    """The rows, as :func:`zone_rows` counts them, in which a device said anything; sorted."""
+    tables = [table for table in recording.tables if table.metrics]
+    times_ms = [t.times_ms[np.isfinite(each).any(axis=1)] for t, each in zip(tables, _said(tables), strict=True)]
+    return np.unique(-(-(np.concatenate(times_ms) - start_ms) // step_ms))
 
 
 class _AsRead(Units):

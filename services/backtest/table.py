@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,13 +15,15 @@ from edge.recordings.columns import Column, Mapping, find_column, load_mapping
 from edge.recordings.findings import TARGETS
 from edge.recordings.recording import Recording, RecordingError, load_recording
 from models.features.inputs import sun_elevation_deg
-from services.backtest.recording_rows import zone_rows
+from services.backtest.recording_rows import heard_rows, zone_rows
 from services.errors import HothouseError
+from services.ingest.windows.site_windows import GAP_MS
 
 __all__ = ["Table", "read_table", "table_of"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 STEPS_MS = (300_000, 600_000, 900_000, 1_800_000)
 """A row's length is the longest of these that the recording's interval fills."""
@@ -36,7 +38,8 @@ class Table:
 
     Times are the recording's own clock, read as if it were UTC: days are days of that clock. Times that carry an offset
     are UTC, and so is then the clock (``is_utc``). ``names`` are the files' names of zones, ``metrics`` metric -> the
-    files' name of its column; ``said`` is what its columns mean.
+    files' name of its column; ``said`` is what its columns mean. ``pauses`` are rows (the first, and the one after the
+    last) that no running system makes: all that come later than three days after the last value of any zone.
     """
 
     names: tuple[str, ...]
@@ -48,6 +51,7 @@ class Table:
     notes: tuple[str, ...]
     is_utc: bool = False
     said: Mapping = field(default_factory=Mapping)
+    pauses: tuple[tuple[int, int], ...] = ()
 
     def clock(self, timezone: str | None) -> str | None:
         """The time zone of the table's clock, where ``timezone`` is the site's."""
@@ -57,6 +61,14 @@ class Table:
     def end_ms(self) -> I64:
         """The end of each row."""
         return self.start_ms + np.arange(self.values.shape[1], dtype=np.int64) * self.step_ms
+
+    @property
+    def in_pause(self) -> Bool:
+        """Which rows are in one of the ``pauses``, ``[T]``."""
+        found = np.zeros(self.values.shape[1], dtype=bool)
+        for first, after in self.pauses:
+            found[first:after] = True
+        return found
 
 
 def read_table(folder: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> Table:
@@ -97,12 +109,13 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     for name, column in columns.items():
         if not column.device:
             metrics.setdefault(column.metric, name)
+    pauses = tuple(_pauses(heard_rows(recording, start_ms, step_ms), GAP_MS // step_ms))
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
         spans=tuple((source.first_ms, source.last_ms) for source in sources),
-        notes=(*recording.notes, *_not_forecast(columns, metrics)),
-        is_utc=sources[0].is_utc, said=said,
+        notes=(*recording.notes, *_not_forecast(columns, metrics), *_left_out(pauses, start_ms, step_ms)),
+        is_utc=sources[0].is_utc, said=said, pauses=pauses,
     )  # fmt: skip
 
 
@@ -116,8 +129,21 @@ def _not_forecast(columns: dict[str, Column], metrics: dict[str, str]) -> Iterat
             )
 
 
+def _pauses(heard: I64, bridged: int) -> Iterator[tuple[int, int]]:
+    """What lies between rows that were ``heard``, but for the first rows behind each, which are ``bridged``."""
+    for at in np.flatnonzero(np.diff(heard) > bridged + 1):
+        yield int(heard[at]) + bridged + 1, int(heard[at + 1])
+
+
+def _left_out(pauses: Iterable[tuple[int, int]], start_ms: int, step_ms: int) -> Iterator[str]:
+    """A sentence on each pause."""
+    for rows in pauses:
+        first, after = (datetime.fromtimestamp((start_ms + row * step_ms) / 1000, UTC) for row in rows)
+        yield f"no zone says anything until {after:%Y-%m-%d %H:%M}: rows from {first:%Y-%m-%d %H:%M} on are left out"
+
+
 def _check_gaps(times_ms: I64) -> None:
-    """Raise :class:`HothouseError` where a date is mistyped: each step up to it would be learned, for hours."""
+    """Raise :class:`HothouseError` where a date is mistyped."""
     far = np.flatnonzero(np.diff(times_ms) > LONGEST_GAP_MS)
     if len(far):
         one, other = (datetime.fromtimestamp(int(ms) / 1000, UTC) for ms in times_ms[far[0] : far[0] + 2])

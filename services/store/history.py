@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edge.wire.vocabulary import VOCABULARY
 from services.errors import FirstError, HistoryError
 from services.store.rows import ClosedStep, DeviceRows
 from services.store.storage import Storage, always, stored_in
@@ -42,6 +43,7 @@ BRIDGED_S = 3600
 """So long may a metric be unread before an import fills it in beside others that were read. Learners and rules bridge a
 shorter time, and a device that sends every ten minutes keeps a series of its own.
 """
+COUNTERS = frozenset(name for name, metric in VOCABULARY.items() if metric.kind == "counter")
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -125,9 +127,9 @@ class History:
 
         A row that is there gets values where it has none: all that the new row knows, where nothing was read, as of a
         site whose gateway was away; else of metrics that were unread for over :data:`BRIDGED_S`, as of a zone whose
-        devices were away while the site's weather station sent on. ``rows`` has the columns of :func:`zone_table`. For
-        the partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as
-        :meth:`flush`.
+        devices were away while the site's weather station sent on. What a counter gained meanwhile stands in the row of
+        its next reading, so that it is not filled in. ``rows`` has the columns of :func:`zone_table`. For the
+        partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         # Of whatever step: a zone has one row at an end.
@@ -272,6 +274,7 @@ def _filled(
     """The rows that are ``there``, with values of the ``rows`` beside them as :meth:`History.add_missing` says; and
     which of them got any.
     """
+    rows = _without_counted(rows, there)
     same_step = _numbers(there, "step_s") == step_s
     unread = same_step & ~_were_read(there, channels, step_s) & _were_read(rows, channels, step_s)
     fills = unread.copy()
@@ -285,6 +288,19 @@ def _filled(
             kept = there.drop_columns(column) if column in there.column_names else there
             there = kept.append_column(column, pa.array(np.where(takes, other, old)))
     return there, fills
+
+
+def _without_counted(rows: pa.Table, there: pa.Table) -> pa.Table:
+    """The rows without what counters gained that were read before the row ``there``: the row of their next reading has
+    it.
+    """
+    for name in COUNTERS:
+        counts_on = ~np.isnan(_numbers(there, age_column(name)))
+        for column in (name, age_column(name)):
+            if column in rows.column_names:
+                left = pa.array(np.where(counts_on, np.float32(np.nan), _numbers(rows, column)))
+                rows = rows.drop_columns(column).append_column(column, left)
+    return rows
 
 
 def _numbers(rows: pa.Table, column: str) -> npt.NDArray[np.float32]:

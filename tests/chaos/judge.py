@@ -205,6 +205,8 @@ class Judge:
         if site.newest_ms is None:
             return
         pause_ms = max(site.idle_ms, max(self._step_ms, site.steps[-1][1]) // 5)  # ticks: every tenth of a step
+        if site.quiet_ms is None and self._now_ms == site.tick_ms:
+            return  # a second gateway's tick, whose clock may be behind
         if site.quiet_ms is None or self._now_ms - site.tick_ms > pause_ms:
             site.quiet_ms = self._now_ms  # nobody listened meanwhile
         site.ticked_ms += min(self._now_ms - site.tick_ms, self._now_ms - site.quiet_ms)

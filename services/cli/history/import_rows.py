@@ -63,9 +63,10 @@ def import_rows(
     Each file is one zone and has the zone's name. It has a column `time` and one for each metric, such as `air_temp_c`.
     FOLDER/recording.toml says what other columns mean (docs/recordings.md).
 
-    Rows are added where there are none. Rows that are there stay, and each conflict is counted. Then new learners of
-    the site replay the history in the order of time. The same import again changes nothing, and one that was stopped
-    goes on. The token of an InfluxDB is read from HOTHOUSE_INFLUX__TOKEN or influx.token_file.
+    Rows are added where there are none, and rows that are there get the values that nobody read. What was read stays,
+    and each conflict is counted. Then new learners of the site replay the history in the order of time. The same import
+    again changes nothing, and one that was stopped goes on. The token of an InfluxDB is read from
+    HOTHOUSE_INFLUX__TOKEN or influx.token_file.
     """
     if (folder is None) == (influx is None):
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")

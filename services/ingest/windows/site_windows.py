@@ -95,10 +95,11 @@ class SiteWindows:
         if since_ms <= apart_ms:
             self.zones.listen(since_ms)
         if self._quiet_ms is None or since_ms > apart_ms:
-            self._quiet_ms = receive_ms
+            # A second tick of one time is of a gateway whose clock is behind another's: since when it is, nobody knows.
+            self._quiet_ms = receive_ms if since_ms else None
         else:
             self._ticked_ms += since_ms
-        silent_ms = receive_ms - self._quiet_ms
+        silent_ms = 0 if self._quiet_ms is None else receive_ms - self._quiet_ms
         if silent_ms >= self.settings.idle_ms:
             newest_ms = self._reached_ms(self._newest_ms, receive_ms, silent_ms)
             self._advance(place, newest_ms - self.settings.lateness_ms, feed)

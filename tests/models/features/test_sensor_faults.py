@@ -148,6 +148,17 @@ def test_zones_of_one_sensor_may_say_the_same():
     assert not out.any()
 
 
+@pytest.mark.parametrize("end_ppm", [400, 2000])
+def test_co2_sensors_of_all_zones_may_stand_at_the_end_of_their_scale(end_ppm):
+    """Vents that are opened for the first time, or CO2 that is dosed: many sensors show no less than 400 ppm."""
+    values, co2 = world(3), CHANNELS.index("co2_ppm")
+    values[:, AT + 18 : AT + 20, co2] = (values[:, AT + 18 : AT + 20, co2] + end_ppm) / 2
+    values[:, AT + 20 : AT + 40, co2] = end_ppm
+    out, found = run(detector(3), values)
+    assert not out[..., co2].any()
+    assert not found
+
+
 def test_nothing_of_a_jump_far_beyond_all_that_was_is_learned():
     """Also not the first value that was there for too long to be a spike."""
     values = world(zones=1)

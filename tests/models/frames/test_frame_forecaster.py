@@ -60,6 +60,36 @@ def test_forecasts_are_those_of_the_backtest(week):
 
 
 @pytest.mark.thorough
+def test_a_pause_of_weeks_is_that_of_a_running_system(week):
+    """Its rows are not learned from but for those of three days: forecasts are those of the backtest, in however many
+    calls rows come, and rows that say nothing are no rows.
+    """
+
+    def moved(frame, days):
+        late = frame.index >= frame.index[4 * 96 + 1]
+        return frame.set_axis(frame.index + pd.to_timedelta(np.where(late, days, 0), unit="D"))
+
+    paused = {zone: moved(frame, 12) for zone, frame in week.items()}
+    end, pause = paused["CVA"].index[-1], paused["CVA"].index[4 * 96]
+    found = backtest(paused, warmup=f"{19 * 1440 - 15}min", **PLACE).predictions
+    wanted = found.set_index(["zone", "metric", "target_time"])[["q10", "q50", "q90"]]
+    often = forecaster(targets=TARGETS, horizons=HORIZONS).fit(cut(paused, until=pause))
+    silent = {zone: frame.reindex(pd.date_range(pause, periods=9, freq="D")[1:]) for zone, frame in paused.items()}
+    before = often.update({zone: frame[:3] for zone, frame in silent.items()}).predict()
+    assert not len(before)  # all silent for more than a day
+    often.update({zone: frame[3:] for zone, frame in silent.items()})
+    told = []
+    for made in (
+        often.update(cut(paused, pause, end)),
+        forecaster(targets=TARGETS, horizons=HORIZONS).fit(paused, lambda *done: told.append(done)),
+    ):
+        given = made.predict()
+        given.index = given.index.set_levels(given.index.levels[2].tz_localize(None), level="time")
+        np.testing.assert_array_equal(given.loc[wanted.index].to_numpy(), wanted.to_numpy().astype(np.float64))
+    assert told[-1] == (19 * 96, 19 * 96)
+
+
+@pytest.mark.thorough
 def test_it_does_not_matter_in_how_many_calls_rows_come(week):
     """Rows in one call, or in many of odd lengths with predictions between, give equal forecasts; so do aware times,
     one frame with a column `zone`, and frames of which one has the weather.

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.wire.vocabulary import VOCABULARY
-from models.frames.frame_rows import FrameRows
+from models.frames.frame_rows import GAP_MS, FrameRows
 from models.frames.frame_samples import read_frames
 from services.backtest.frames import table_of_frames
+from services.ingest.windows import partition_windows
 from tests.models.frames.recording import recorded
 
 STEP_MS = 300_000
@@ -55,6 +56,11 @@ def test_rows_of_a_recording_are_those_of_a_running_system():
     given = rows_of(frames)
     assert np.isfinite(given).any(axis=(0, 1)).sum() == 26
     equal(given, wanted(frames))
+
+
+def test_a_pause_begins_as_in_a_running_system():
+    """What a pause is, is said twice: models know nothing of windows."""
+    assert GAP_MS == partition_windows.GAP_MS
 
 
 def made_up(seed, zones=2, rows=250):

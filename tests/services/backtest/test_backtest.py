@@ -85,6 +85,26 @@ def test_its_rows_are_those_of_a_stream(real):
         np.testing.assert_array_equal(step.values, table.values[zones, (step.end_ms - table.start_ms) // table.step_ms])
 
 
+def test_a_long_pause_has_the_rows_that_a_stream_has(tmp_path):
+    """Of a silence of weeks a running system makes rows for three days, and neither learns nor forecasts in the rest.
+    After it, forecasts are made again; a silence of three days is none of these.
+    """
+    folder = made_up(tmp_path / "r", days=45, step_min=30, leave_out={2, 3, 4, *range(8, 40)})
+    table, source, log = read_table(folder), RecordingSource(folder, timezone="UTC"), MemoryLog()
+    import_samples(source, log, source.end_ms)
+    windows = PartitionWindows(table.step_ms, 0, 60_000, VOCABULARY, {source.site: source.primary})
+    ends = {step.end_ms for number in range(log.partitions) for step in windows.feed(log.read(number, 0, 10**6)).steps}
+    assert table.in_pause.sum() == 29 * 48
+    assert ends <= set(table.end_ms[~table.in_pause].tolist()) <= ends | {int(table.end_ms[-1])}
+    assert "no zone says anything until 2022-05-04 00:00: rows from 2022-04-05 00:00 on are left out" in table.notes
+    learned = []
+    forecasts = replay(table, OPTIONS, watch=lambda t, *_: learned.append(t))
+    assert learned == np.flatnonzero(~table.in_pause)[:-1].tolist()  # nothing is asked of the last row
+    row = (forecasts.origin_ms - table.start_ms) // table.step_ms
+    assert not table.in_pause[row].any()
+    assert np.isfinite(forecasts.quantiles[row > 41 * 48]).all()
+
+
 def test_what_is_sent_once_holds(tmp_path):
     """A setpoint that stands in the file once an hour is that of all rows until the next; a measurement is not."""
     folder = made_up(tmp_path / "r", days=1, columns=("t_air_c", "rh_pct", "sp_heat_c"))

@@ -214,6 +214,33 @@ def test_the_outage_of_a_zone_whose_weather_station_sent_on_is_filled(whole: tup
     )
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: bool) -> None:
+    """The row of its first reading after the outage has all of it, so that an import adds nothing."""
+
+    def metered(first: int, last: int, zones: Sequence[str] = ("z1",)) -> list[NewRecord]:
+        weather = [[sample(T0 + n * STEP, n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5)] for n in range(first, last)]
+        meters = [[sample(T0 + n * STEP, n, z, irrigation_l_m2=n / 10, rh_pct=70.0) for z in zones]
+                  for n in range(first, last)]  # fmt: skip
+        return list(new_records([[*one, *other] for one, other in zip(weather, meters, strict=True)]))
+
+    whole, rig = (
+        Rig(tmp_path / name, filled([*metered(0, 40), *between, *metered(80, 100)]))
+        for name, between in (("whole", metered(40, 80)), ("late", [] if alone else metered(40, 80, ())))
+    )
+    for each in (whole, rig):
+        finish(each, each.shard())
+    rows = rows_of(whole, 90)
+    job = new_job(rig.settings.storage_folder, "demo", rows)
+    finish(rig, rig.shard())
+    after = rows_of(rig, 90)
+    assert job.note()["filled"] == (40 if alone else 40 - 11)
+    assert np.nansum(after["irrigation_l_m2"].to_numpy()) == pytest.approx(
+        np.nansum(rows["irrigation_l_m2"].to_numpy())
+    )
+    assert np.isfinite(after["rh_pct"].to_numpy()[52:80]).all()
+
+
 def test_an_import_from_before_pauses_were_filled_can_be_run_again(tmp_path: Path) -> None:
     """An earlier release left its rows out, and counted them as conflicts: the same import is another job now."""
     table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})

@@ -296,6 +296,21 @@ def test_metrics_that_were_unread_for_over_an_hour_are_filled(tmp_path: Path) ->
     assert history.add_missing(0, "demo", rows) == (0, 6, 3, 0)
 
 
+def test_a_row_that_gets_nothing_is_not_counted_as_filled(tmp_path: Path) -> None:
+    """What a counter gained stands in the row of its next reading: a row that knows nothing else adds nothing."""
+    channels = ("air_temp_c", "irrigation_l_m2")
+    live, known = (
+        SiteStep(0, "demo", T0, ("z1",), np.array([values], np.float32), np.array([ages_s], np.float32))
+        for values, ages_s in (((np.nan, np.nan), (np.nan, 7200)), ((np.nan, 0.5), (np.nan, 30)))
+    )
+    history = History(tmp_path, channels)
+    history.add([live])
+    history.flush()
+    before = raw(history, "zones")
+    assert history.add_missing(0, "demo", zone_table(channels, [known])) == (0, 1, 0, 0)
+    assert raw(history, "zones") == before
+
+
 def test_much_is_flushed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that memory holds little of it several times. What is durable waits no more if the next piece fails."""
     monkeypatch.setattr("services.store.history.FLUSHED_ROWS", 10)

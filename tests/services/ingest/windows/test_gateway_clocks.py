@@ -204,6 +204,15 @@ def test_two_gateways_of_a_site_need_not_agree(every_s: int) -> None:
     assert same(right, wrong)
 
 
+@pytest.mark.parametrize(("step_s", "every_s"), [(900, 300), (900, 600), (900, 900), (3600, 600)])
+def test_two_gateways_that_do_not_agree_leave_the_lateness_its_length(step_s: int, every_s: int) -> None:
+    """A tick of the one that is behind has the time of the other's last record: the other's next tick, at the same
+    moment, is no silence. What takes twenty seconds is not late.
+    """
+    found = run([Device(10, 5), Device(every_s, 0, 20)], [lambda at_s: 0, lambda at_s: HOUR_S], step_s)
+    assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
+
+
 @pytest.mark.parametrize("every_s", [10, 120, 300])
 @pytest.mark.parametrize("wrong_s", [120, 2 * HOUR_S])
 def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int, wrong_s: int) -> None:
