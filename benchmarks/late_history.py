@@ -178,6 +178,8 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
     began_s = time.monotonic()
     old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms))
+    if silent := sorted(set(old["zone"].to_pylist()) - set(late.rows["zone"].to_pylist())):  # their import would wait
+        raise SystemExit(f"{', '.join(silent)} sent nothing as the last days began: take less with --first-days")
     job = new_job(late.settings.storage_folder, "late", old)
     late.rest()
     found: dict[str, Any] = {"import_s": round(time.monotonic() - began_s, 1), "rows": job.note()["rows"]}
