@@ -174,8 +174,7 @@ class SiteWindows:
         feed.closed.accepted += count
         feed.closed.duplicates += len(run.keys) - count
         if self._hear(newest_ms):
-            record = 0 if run.records == 1 else _record_of(run, int(trusted_ms.argmax()))
-            self._heard_ms = places[record][1].receive_ms
+            self._heard_ms = places[_record_of(run, trusted_ms.argmax())][1].receive_ms
         return True
 
     def _up_to_each_closing(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
@@ -198,7 +197,7 @@ class SiteWindows:
             heard_ms = np.where(new | late, run.trusted_ms[part], _NEVER_MS)
             newest = int(heard_ms.max())
             if self._hear(newest):
-                self._heard_ms = places[_record_of(run, part.start + int(heard_ms.argmax()))][1].receive_ms
+                self._heard_ms = places[_record_of(run, part.start + heard_ms.argmax())][1].receive_ms
                 closing = _record_of(run, done - 1)
                 self._advance(places[closing], newest - self.settings.lateness_ms, feed)
 
@@ -326,10 +325,9 @@ class SiteWindows:
         self._open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in state["open_rows"]}
 
 
-def _record_of(run: RunSamples, sample: int) -> int:
+def _record_of(run: RunSamples, sample: int | np.intp) -> int:
     """The record, counted from the run's first, that a sample is of."""
-    ((record, _),) = run.places(np.array([sample]))
-    return record
+    return int(run.starts.searchsorted(sample, "right")) - 1
 
 
 def _take(rows: dict[int, OpenRow], samples: OpenSamples, lengths: I64, ends: I64, late: Bools) -> Bools:
