@@ -10,14 +10,15 @@ __all__ = ["write_status_file"]
 
 def write_status_file(path: Path, content: bytes) -> None:
     """Replace the file as a whole, so that a reader never sees half of one; a device, as /dev/null, is written to and
-    stays. Raises ``OSError`` with the name that was given.
+    stays, and so does a link, as /dev/stdout. Raises ``OSError`` with the name that was given.
     """
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        place = Path(os.path.realpath(path))
+        beside = place.with_name(f".{place.name}.{os.getpid()}")
         beside.write_bytes(content)
-        beside.replace(path)
+        beside.replace(place)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from error

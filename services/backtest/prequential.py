@@ -184,6 +184,11 @@ class _Replay:
 
     def forecasts(self) -> Forecasts:
         """All that were issued, with what came. Raises :class:`HothouseError` where there is none."""
+        if self.asked and not self._issued:
+            raise HothouseError(
+                "no zone says anything from the end of the warm-up on: nothing to forecast",
+                "Make the warm-up shorter, or let the backtest end later.",
+            )
         if not self._issued:
             days = max(last - first for first, last in self._table.spans) / _DAY_MS
             raise HothouseError(

@@ -109,12 +109,12 @@ def table_of(recording: Recording, said: Mapping) -> Table:
     for name, column in columns.items():
         if not column.device:
             metrics.setdefault(column.metric, name)
-    pauses = tuple(_pauses(heard_rows(recording, start_ms, step_ms), GAP_MS // step_ms))
+    pauses = tuple(_pauses(heard_rows(recording, start_ms, step_ms), length, GAP_MS // step_ms))
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
         spans=tuple((source.first_ms, source.last_ms) for source in sources),
-        notes=(*recording.notes, *_not_forecast(columns, metrics), *_left_out(pauses, start_ms, step_ms)),
+        notes=(*recording.notes, *_not_forecast(columns, metrics), *_left_out(pauses, start_ms, step_ms, length)),
         is_utc=sources[0].is_utc, said=said, pauses=pauses,
     )  # fmt: skip
 
@@ -129,17 +129,21 @@ def _not_forecast(columns: dict[str, Column], metrics: dict[str, str]) -> Iterat
             )
 
 
-def _pauses(heard: I64, bridged: int) -> Iterator[tuple[int, int]]:
-    """What lies between rows that were ``heard``, but for the first rows behind each, which are ``bridged``."""
-    for at in np.flatnonzero(np.diff(heard) > bridged + 1):
-        yield int(heard[at]) + bridged + 1, int(heard[at + 1])
+def _pauses(heard: I64, length: int, bridged: int) -> Iterator[tuple[int, int]]:
+    """What lies between rows that were ``heard``, before and behind them, but for the first rows of each silence, which
+    are ``bridged``: files may have empty lines for months before and after the first and the last value.
+    """
+    spoken = np.concatenate([[0], heard, [length]])
+    for at in np.flatnonzero(np.diff(spoken) > bridged + 1):
+        yield int(spoken[at]) + bridged + 1, int(spoken[at + 1])
 
 
-def _left_out(pauses: Iterable[tuple[int, int]], start_ms: int, step_ms: int) -> Iterator[str]:
+def _left_out(pauses: Iterable[tuple[int, int]], start_ms: int, step_ms: int, length: int) -> Iterator[str]:
     """A sentence on each pause."""
     for rows in pauses:
         first, after = (datetime.fromtimestamp((start_ms + row * step_ms) / 1000, UTC) for row in rows)
-        yield f"no zone says anything until {after:%Y-%m-%d %H:%M}: rows from {first:%Y-%m-%d %H:%M} on are left out"
+        until = "any more" if rows[1] == length else f"until {after:%Y-%m-%d %H:%M}"
+        yield f"no zone says anything {until}: rows from {first:%Y-%m-%d %H:%M} on are left out"
 
 
 def _check_gaps(times_ms: I64) -> None:

@@ -36,7 +36,7 @@ def log_to_file(
     folder.mkdir(parents=True, exist_ok=True)
     if kind:
         _remove_oldest(folder, kind)
-    file = RotatingFileHandler(folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=1, delay=True)
+    file = _LogFile(folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=1, delay=True)
     file.setFormatter(formatter(form, name))
     file.addFilter(_with_request)
     handlers = [file, logging.lastResort] if warns and logging.lastResort else [file]
@@ -54,6 +54,15 @@ def log_to_file(
         file.close()
 
     return end
+
+
+class _LogFile(RotatingFileHandler):
+    """Begins anew where its file is removed: thirty starts of a failing replica remove that of one with few words."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream and not Path(self.baseFilename).exists():
+            self.close()
+        super().emit(record)
 
 
 def _remove_oldest(folder: Path, kind: str) -> None:

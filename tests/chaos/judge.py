@@ -60,6 +60,7 @@ class Site:
     curves: dict[tuple[str, str, str], list[tuple[int, float, float]]] = field(default_factory=dict)
     closed_ms: int | None = None
     newest_ms: int | None = None
+    heard_ms: int = 0  # when the newest event time came
     quiet_ms: int | None = None
     ticked_ms: int = 0
     tick_ms: int = 0
@@ -198,15 +199,16 @@ class Judge:
         trusted = min(ts_ms, self._now_ms)
         if site.newest_ms is not None and trusted <= site.newest_ms:
             return False
-        site.newest_ms, site.quiet_ms, site.ticked_ms = trusted, None, 0
+        site.newest_ms, site.heard_ms, site.quiet_ms, site.ticked_ms = trusted, self._now_ms, None, 0
         return True
 
     def _silence(self, name: str, site: Site) -> None:
         if site.newest_ms is None:
             return
         pause_ms = max(site.idle_ms, max(self._step_ms, site.steps[-1][1]) // 5)  # ticks: every tenth of a step
-        if site.quiet_ms is None and self._now_ms == site.tick_ms:
-            return  # a second gateway's tick, whose clock may be behind
+        if site.quiet_ms is None and self._now_ms == site.heard_ms:
+            site.tick_ms = self._now_ms
+            return  # it may be of a gateway whose clock is behind another's
         if site.quiet_ms is None or self._now_ms - site.tick_ms > pause_ms:
             site.quiet_ms = self._now_ms  # nobody listened meanwhile
         site.ticked_ms += min(self._now_ms - site.tick_ms, self._now_ms - site.quiet_ms)

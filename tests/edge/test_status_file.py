@@ -30,6 +30,18 @@ def test_a_pipe_stays_one(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    """As /dev/stdout, which leads to a file under `> out`: for root, a file took the place of the link."""
+    (tmp_path / "there").mkdir()
+    path, target = tmp_path / "status.json", tmp_path / "there" / "out"
+    target.write_bytes(b"before")
+    path.symlink_to(target)
+    write_status_file(path, b"told")
+    assert path.is_symlink()
+    assert target.read_bytes() == b"told"
+    assert list(target.parent.iterdir()) == [target]
+
+
 def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
     """Nobody knows the name beside it under which it is written first."""
     path = tmp_path / "nowhere" / "status.json"

@@ -53,8 +53,9 @@ class SiteWindows:
         self._first_step_ms = initial_ms[0]
         self._sensors = Sensors(vocabulary, primary, self.settings)
         self._newest_ms: int | None = None  # newest event time, as far as it is trusted
+        self._heard_ms = 0  # receive time of the record that brought it
         self._newest_row_ms = 0  # end of the newest closed step that held samples
-        self._quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
+        self._quiet_ms: int | None = None  # receive time of the first tick later than that record
         self._tick_ms = 0  # receive time of the newest tick
         self._ticked_ms = 0  # how long ticks went by since the newest event time moved, without the times between them
         self._open_rows: dict[int, OpenRow] = {}
@@ -75,7 +76,7 @@ class SiteWindows:
         """
         if run.records:
             self.begun = True
-            if not self._into_one_row(run, feed):
+            if not self._into_one_row(run, places, feed):
                 self._up_to_each_closing(run, places, feed)
             if (compacted := self.names.compacted(self._open_rows)) is not None:
                 self.names, self._open_rows = compacted
@@ -95,8 +96,9 @@ class SiteWindows:
         if since_ms <= apart_ms:
             self.zones.listen(since_ms)
         if self._quiet_ms is None or since_ms > apart_ms:
-            # A second tick of one time is of a gateway whose clock is behind another's: since when it is, nobody knows.
-            self._quiet_ms = receive_ms if since_ms else None
+            # A gateway whose clock is behind another's gives samples and ticks the time of the other's last record: a
+            # tick of the same time as the newest sample does not say how long after it came.
+            self._quiet_ms = receive_ms if receive_ms > self._heard_ms else None
         else:
             self._ticked_ms += since_ms
         silent_ms = 0 if self._quiet_ms is None else receive_ms - self._quiet_ms
@@ -156,7 +158,7 @@ class SiteWindows:
         self._sensors.forget(zone)
         return Left(zone, self.closed_ms)
 
-    def _into_one_row(self, run: RunSamples, feed: Feed) -> bool:
+    def _into_one_row(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> bool:
         """Take a run of one open row that closes none, as nearly all do; else do nothing."""
         if run.end_ms is None or self.closed_ms is None or run.end_ms <= self.closed_ms:
             return False
@@ -165,13 +167,14 @@ class SiteWindows:
         row = self._open_rows.get(run.end_ms)
         if row is None:
             row = self._open_rows[run.end_ms] = OpenRow()
-        count, newest_ms = len(run.keys), run.newest_ms
+        count, newest_ms, trusted_ms = len(run.keys), run.newest_ms, run.trusted_ms
         if (new := row.take(run.samples, run.keys, run.lengths)) is not None:
-            count = int(np.count_nonzero(new))
-            newest_ms = int(run.trusted_ms[new].max()) if count else _NEVER_MS
+            count, trusted_ms = int(np.count_nonzero(new)), np.where(new, trusted_ms, _NEVER_MS)
+            newest_ms = int(trusted_ms.max())
         feed.closed.accepted += count
         feed.closed.duplicates += len(run.keys) - count
-        self._hear(newest_ms)
+        if self._hear(newest_ms):
+            self._heard_ms = places[_record_of(run, trusted_ms.argmax())][1].receive_ms
         return True
 
     def _up_to_each_closing(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
@@ -191,10 +194,11 @@ class SiteWindows:
             feed.closed.duplicates += known
             # A late sample closes nothing. It tells that the site is not silent: else rows of a site whose clock is
             # behind would go on closing by receive time, and all that it sends would be late.
-            heard = run.trusted_ms[part][new | late]
-            newest = int(heard.max()) if len(heard) else _NEVER_MS
+            heard_ms = np.where(new | late, run.trusted_ms[part], _NEVER_MS)
+            newest = int(heard_ms.max())
             if self._hear(newest):
-                ((closing, _),) = run.places(np.array([done - 1]))
+                self._heard_ms = places[_record_of(run, part.start + heard_ms.argmax())][1].receive_ms
+                closing = _record_of(run, done - 1)
                 self._advance(places[closing], newest - self.settings.lateness_ms, feed)
 
     def _until_a_step_closes(self, trusted_ms: I64, start: int) -> int:
@@ -301,7 +305,8 @@ class SiteWindows:
         return {
             "settings": self.settings.state(), "sensors": self._sensors.state(), "names": self.names.state(),
             "zones": self.zones.state(),
-            "closed_ms": self.closed_ms, "newest_ms": self._newest_ms, "newest_row_ms": self._newest_row_ms,
+            "closed_ms": self.closed_ms, "newest_ms": self._newest_ms, "heard_ms": self._heard_ms,
+            "newest_row_ms": self._newest_row_ms,
             "quiet_ms": self._quiet_ms, "tick_ms": self._tick_ms, "ticked_ms": self._ticked_ms,
             "open_rows": [[end, list(row.samples())] for end, row in self._open_rows.items()],
         }  # fmt: skip
@@ -310,7 +315,7 @@ class SiteWindows:
         """Continue exactly where :meth:`state` was taken; raises ``KeyError`` if something is missing."""
         self.closed_ms, self._newest_ms = state["closed_ms"], state["newest_ms"]
         self._newest_row_ms, self._quiet_ms = state["newest_row_ms"], state["quiet_ms"]
-        self._tick_ms = state["tick_ms"]
+        self._tick_ms, self._heard_ms = state["tick_ms"], state.get("heard_ms", 0)  # not in snapshots of before
         quiet_ms = self._tick_ms if self._quiet_ms is None else self._quiet_ms
         self._ticked_ms = state.get("ticked_ms", self._tick_ms - quiet_ms)  # snapshots of before do not say it
         self.settings.load(state["settings"])
@@ -318,6 +323,11 @@ class SiteWindows:
         self.zones.load(state["zones"])
         self.names = Names(**state["names"])
         self._open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in state["open_rows"]}
+
+
+def _record_of(run: RunSamples, sample: int | np.intp) -> int:
+    """The record, counted from the run's first, that a sample is of."""
+    return int(run.starts.searchsorted(sample, "right")) - 1
 
 
 def _take(rows: dict[int, OpenRow], samples: OpenSamples, lengths: I64, ends: I64, late: Bools) -> Bools:

@@ -105,6 +105,25 @@ def test_a_long_pause_has_the_rows_that_a_stream_has(tmp_path):
     assert np.isfinite(forecasts.quantiles[row > 41 * 48]).all()
 
 
+def test_empty_lines_at_both_ends_of_a_recording_are_pauses(tmp_path):
+    """Nothing is said for weeks before the first value and after the last one; a forecast from there is refused."""
+    folder = made_up(tmp_path / "r", zones=("a",), days=30, step_min=30)
+    header, *lines = (folder / "a.csv").read_text().splitlines()
+    empty = [line.split(",")[0] + ",," if not 10 * 48 <= i < 18 * 48 else line for i, line in enumerate(lines)]
+    (folder / "a.csv").write_text("\n".join([header, *empty]))
+    table = read_table(folder)
+    assert table.pauses == ((3 * 48 + 1, 10 * 48), (21 * 48, 30 * 48))
+    assert [note for note in table.notes if "left out" in note] == [
+        "no zone says anything until 2022-04-04 00:00: rows from 2022-03-28 00:30 on are left out",
+        "no zone says anything any more: rows from 2022-04-15 00:00 on are left out",
+    ]
+    learned = []
+    replay(table, replace(OPTIONS, warmup_ms=12 * DAY_MS), watch=lambda t, *_: learned.append(t))
+    assert learned == np.flatnonzero(~table.in_pause).tolist()
+    with pytest.raises(HothouseError, match="no zone says anything from the end of the warm-up on"):
+        replay(table, replace(OPTIONS, warmup_ms=22 * DAY_MS))
+
+
 def test_what_is_sent_once_holds(tmp_path):
     """A setpoint that stands in the file once an hour is that of all rows until the next; a measurement is not."""
     folder = made_up(tmp_path / "r", days=1, columns=("t_air_c", "rh_pct", "sp_heat_c"))

@@ -69,3 +69,14 @@ def test_of_replicas_the_newest_logs_stay(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("forecaster-*.log"))) == 40
     assert (tmp_path / "api-00000000.txt").exists()
     assert (tmp_path / "main.log").exists()
+
+
+def test_a_log_that_another_replica_removed_begins_anew(tmp_path: Path) -> None:
+    """A replica that runs for months with few words, while another one is started again and again."""
+    log_to_file(tmp_path, "api-quiet", kind="api")
+    logging.getLogger("services").warning("began")
+    (tmp_path / "api-quiet.log").unlink()
+    logging.getLogger("services").warning("still here")
+    logging.getLogger("services").warning("and here")
+    lines = (tmp_path / "api-quiet.log").read_text().splitlines()
+    assert [line.rpartition(": ")[2] for line in lines] == ["still here", "and here"]

@@ -213,6 +213,14 @@ def test_two_gateways_that_do_not_agree_leave_the_lateness_its_length(step_s: in
     assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
 
 
+@pytest.mark.parametrize("ahead_s", [HOUR_S, HOUR_S - 5, HOUR_S - 10, HOUR_S + 40])
+def test_a_record_between_the_ticks_of_two_gateways_takes_nothing_from_the_lateness(ahead_s: int) -> None:
+    """The one that is behind gives its sample and its tick the time of what the other one took before."""
+    devices = [Device(900, 895, 20), Device(300, 230), Device(300, 280)]
+    found = run(devices, [lambda at_s: 0, lambda at_s: ahead_s], step_s=900)
+    assert (found.late, found.refused, found.accepted) == (0, {}, found.sent)
+
+
 @pytest.mark.parametrize("every_s", [10, 120, 300])
 @pytest.mark.parametrize("wrong_s", [120, 2 * HOUR_S])
 def test_a_clock_of_2106_costs_what_comes_meanwhile_and_no_more(every_s: int, wrong_s: int) -> None:
