@@ -135,6 +135,7 @@ CODES: Mapping[str, str] = MappingProxyType({
     "forecast_old": "the forecast of {key} is too old to be used: {why}",
     "forecast_not_made": "the shard of {site} has no forecast of {zone} yet; try again in a few seconds",
     "zone_not_known": "the shard of {site} does not know {zone} yet; try again in a few seconds",
+    "zone_without_forecast": "the zone {key} has no forecast yet; try again in a few seconds",
     "past_not_known": "the past of {key} is not known yet",
     "site_not_known": "its shard does not know {site} yet; try again in a few seconds",
     "not_answering": "{part} does not (?:answer|run) now; try again in a few seconds",

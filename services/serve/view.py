@@ -56,7 +56,7 @@ class View:
         self._quiet_after_s = min(quiet_after_s, stale_after_s)
         self._clock_s = clock_s
         self._wall_ms = wall_ms
-        self._unheard = set(range(live_states))
+        self._unheard, self._awaits_shards = set(range(live_states)), live_states > 0
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
@@ -70,6 +70,7 @@ class View:
         self._moved_s: dict[str, float] = {}
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._backlog: dict[str, int] = {}  # records that a site's shard has still to read; 0 where it keeps up
+        self._zones_of: dict[str, frozenset[tuple[str, ...]]] = {}  # shard -> site and zone of all that it knows
         self._only: frozenset[str] | None = None
 
     def of_sites(self, sites: frozenset[str] | None) -> View:
@@ -82,6 +83,9 @@ class View:
         view._only = sites
         view.answers = {key: answer for key, answer in self.answers.items() if key[0] in sites}
         view.stats, view.events = {}, []
+        view._zones_of = {
+            shard: frozenset(key for key in zones if key[0] in sites) for shard, zones in self._zones_of.items()
+        }
         view.alerts = ShownAlerts({id: alert for id, alert in self.alerts.items() if alert["site"] in sites})
         view._by_zone = {}
         for key in view.answers:
@@ -120,7 +124,8 @@ class View:
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
             self._told_s[component], self._teller[component] = now_s, index
-        for figures in shards_of(changes.get("stats", {})).values():
+        for shard, figures in shards_of(changes.get("stats", {})).items():
+            self._zones_of[shard] = frozenset(tuple(name.split("/", 1)) for name in figures.get("zones", ()))
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
             known = dict(self._stream_ms)
@@ -162,14 +167,20 @@ class View:
             raise ProblemError(
                 404, f"the zone {named[:140]} has left and comes back with its next sample{listed}", zones=known
             )
+        if any(name == zone and site in (None, of) for zones in self._zones_of.values() for of, name in zones):
+            raise ProblemError(
+                503, f"the zone {named[:140]} has no forecast yet; try again in a few seconds", {"Retry-After": "5"}
+            )
         raise self.absent(f"there is no zone {named[:140]}{listed}", zones=known)
 
     def absent(self, detail: str, status: int = 404, **more: Any) -> ProblemError:
-        """The problem of what there is not; a 503 problem until every live state has said what there is."""
+        """The problem of what there is not; of 503 until every live state and a shard have said what there is."""
         if self._unheard:
             return ProblemError(
                 503, "the live state does not answer now; try again in a few seconds", {"Retry-After": "5"}
             )
+        if self._awaits_shards and not self._zones_of:
+            return ProblemError(503, "the shards have not reported yet", {"Retry-After": "5"})
         return ProblemError(status, detail, **more)
 
     def body(self, key: tuple[str, str]) -> bytes:

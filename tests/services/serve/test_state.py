@@ -144,6 +144,7 @@ def test_a_live_state_that_is_away_is_named_and_the_other_is_followed(monkeypatc
         backend, now_s = Two(), 100.0
         backend.away = {1}
         await backend.each[0].publish([zone_forecast("north-1")])
+        await backend.each[0].put_stats("shard-0", {"zones": ["demo/north-1"]})
         one = ApiState(backend, Keys("k" * 32), SPEC, 1800, lambda: now_s)
         await one.start()
         assert one.view.find("north-1") == ("demo", "north-1")
