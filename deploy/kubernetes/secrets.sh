@@ -29,6 +29,7 @@ fits() { # FILE NAMES: whether the certificate is good for a month yet, and for 
     done
 }
 is_address() { # whether openssl takes it for one: of any other words it says that every certificate is theirs
+    case $1 in *[!0-9A-Fa-f.:]* | '') return 1 ;; esac
     openssl x509 -in tls/ca.crt -noout -checkip "$1" | grep -q 'NOT match'
 }
 certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service has in the cluster, and others
