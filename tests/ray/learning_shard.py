@@ -19,7 +19,7 @@ class LearningShard(FakeShard):
         self.events: list[dict[str, Any]] = []
 
     def stats(self) -> dict[str, Any]:
-        return {"backlog": 0, "behind": False, "events": self.events, "zone_rows": 0}
+        return {"backlog": 0, "behind": False, "events": self.events, "zone_rows": 0, "zones": ["demo/z1", "demo/z2"]}
 
     def flush(self) -> dict[str, int]:
         return {"0": 42}

@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 class _Shard:
     """Has written everything already."""
 
-    def stats(self) -> dict[str, int]:
-        return {"backlog": 0, "behind": False}
+    def stats(self) -> dict[str, Any]:
+        return {"backlog": 0, "behind": False, "zones": ["demo/z1", "demo/z2"]}
 
     def flush(self) -> dict[str, int]:
         return {"0": 42}
