@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.e2e, pytest.mark.broker, pytest.mark.influx, pytest.mark.long, pytest.mark.timeout(900),
 ]  # fmt: skip
 
-SHARD, LIVE_STATE, FORECASTER = "ray::ShardActor", "ray::_LiveStateActor", "ray::ServeReplica:hothouse:Forecaster"
+SHARD, LIVE_STATE, FORECASTER = "ray::ShardActor", "ray::LiveStateActor", "ray::ServeReplica:hothouse:Forecaster"
 
 
 @pytest.fixture(scope="module")
