@@ -31,7 +31,7 @@ from services.serve.live_state import PAST_HOURS, LiveState
 from services.serve.view import View
 
 STEP_MS = 300_000
-_TITLE = "ray::_LiveStateActor"
+_TITLE = "ray::LiveStateActor"
 A_BATCH = 500
 """Zones whose forecasts a shard sends at once."""
 
