@@ -10,7 +10,7 @@ a new row is movement, too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from models.features.report_gaps import silent_after_s
+from services.ingest.figures import ShardFigures
 from services.messages import STILL_READ, LiveEvent, ModelRow, ShownAlerts, ZoneForecast
 from services.messages.sentences import codes_of
 from services.observe.duration import in_words
@@ -70,7 +71,7 @@ class View:
         self._moved_s: dict[str, float] = {}
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._backlog: dict[str, int] = {}  # records that a site's shard has still to read; 0 where it keeps up
-        self._zones_of: dict[str, frozenset[tuple[str, ...]]] = {}  # shard -> site and zone of all that it knows
+        self._shards: dict[str, ShardFigures] = {}  # their newest figures, also in a view of some sites
         self._only: frozenset[str] | None = None
 
     def of_sites(self, sites: frozenset[str] | None) -> View:
@@ -83,9 +84,6 @@ class View:
         view._only = sites
         view.answers = {key: answer for key, answer in self.answers.items() if key[0] in sites}
         view.stats, view.events = {}, []
-        view._zones_of = {
-            shard: frozenset(key for key in zones if key[0] in sites) for shard, zones in self._zones_of.items()
-        }
         view.alerts = ShownAlerts({id: alert for id, alert in self.alerts.items() if alert["site"] in sites})
         view._by_zone = {}
         for key in view.answers:
@@ -124,8 +122,9 @@ class View:
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
             self._told_s[component], self._teller[component] = now_s, index
-        for shard, figures in shards_of(changes.get("stats", {})).items():
-            self._zones_of[shard] = frozenset(tuple(name.split("/", 1)) for name in figures.get("zones", ()))
+        shards = shards_of(changes.get("stats", {}))
+        self._shards.update(shards)
+        for figures in shards.values():
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
             known = dict(self._stream_ms)
@@ -167,7 +166,7 @@ class View:
             raise ProblemError(
                 404, f"the zone {named[:140]} has left and comes back with its next sample{listed}", zones=known
             )
-        if any(name == zone and site in (None, of) for zones in self._zones_of.values() for of, name in zones):
+        if self._is_known(zone, site):
             raise ProblemError(
                 503, f"the zone {named[:140]} has no forecast yet; try again in a few seconds", {"Retry-After": "5"}
             )
@@ -179,7 +178,7 @@ class View:
             return ProblemError(
                 503, "the live state does not answer now; try again in a few seconds", {"Retry-After": "5"}
             )
-        if self._awaits_shards and not self._zones_of:
+        if self._awaits_shards and not self._shards:
             return ProblemError(503, "the shards have not reported yet", {"Retry-After": "5"})
         return ProblemError(status, detail, **more)
 
@@ -256,8 +255,16 @@ class View:
             self._by_zone[key[1]].remove(key)
 
     def _has_left(self, zone: str, site: str | None) -> bool:
-        left = [one for figures in self.stats.values() for one in left_in(figures)]
-        return any(one["zone"] == zone and site in (None, one["site"]) for one in left)
+        left = [one for figures in self._shards.values() for one in left_in(figures)]
+        return self._is_among([(one["site"], one["zone"]) for one in left], zone, site)
+
+    def _is_known(self, zone: str, site: str | None) -> bool:
+        """Whether a shard has such a zone, with a forecast or without."""
+        names = [name.partition("/") for figures in self._shards.values() for name in figures.get("zones", ())]
+        return self._is_among([(of, name) for of, _, name in names], zone, site)
+
+    def _is_among(self, keys: Iterable[tuple[str, str]], zone: str, site: str | None) -> bool:
+        return any(name == zone and site in (None, of) and self.has(of) for of, name in keys)
 
     def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:
         if at_ms > self._stream_ms.get(site, 0):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parents[2] / "deploy/kubernetes"
+APPLY = SCRIPTS / "apply.sh"
 
 WITHOUT_KUBERAY = """#!/bin/sh
 case "$*" in
@@ -21,22 +22,26 @@ esac
 """
 
 
+def applied(folder: Path, overlay: str, **programs: str) -> str:
+    """What the script gives to the cluster, with these programs instead of the machine's."""
+    for name, text in programs.items():
+        (folder / name).write_text(text.replace("{folder}", str(folder)))
+        (folder / name).chmod(0o700)
+    path = f"{folder}:{os.environ['PATH']}"
+    subprocess.run([APPLY, overlay], check=True, env={"PATH": path}, capture_output=True)
+    return (folder / "applied").read_text()
+
+
 def test_a_site_needs_no_kuberay(tmp_path: Path) -> None:
     """Where nothing runs yet nobody is asked for a Ray cluster: a site with a gateway alone does not know the kind."""
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(WITHOUT_KUBERAY.replace("{folder}", str(tmp_path)))
-    kubectl.chmod(0o700)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    script = ROOT / "deploy/kubernetes/apply.sh"
-    subprocess.run([script, "deploy/kubernetes/overlays/edge"], check=True, env={"PATH": path}, capture_output=True)
-    assert (tmp_path / "applied").read_text() == "kind: DaemonSet\n"
+    overlay = "deploy/kubernetes/overlays/edge"
+    assert applied(tmp_path, overlay, kubectl=WITHOUT_KUBERAY) == "kind: DaemonSet\n"
 
 
 def test_a_patience_in_minutes_is_refused(tmp_path: Path) -> None:
     """Before anything is asked: the sum of seconds would fail in the middle of an upgrade."""
-    script = ROOT / "deploy/kubernetes/apply.sh"
     done = subprocess.run(
-        [script, "--upgrade", tmp_path], env={"PATH": os.environ["PATH"], "PATIENCE": "10m"},
+        [APPLY, "--upgrade", tmp_path], env={"PATH": os.environ["PATH"], "PATIENCE": "10m"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, "PATIENCE is 10m: name seconds, such as 600s\n")
@@ -54,20 +59,12 @@ esac
 
 def test_the_generation_that_runs_is_applied_by_any_sed(tmp_path: Path) -> None:
     """One without GNU's words, as on macOS, left hothouse-a where hothouse-b runs: a second system beside it."""
-    for name, text in {
-        "kubectl": SECOND_RUNS.replace("{folder}", str(tmp_path)),
-        "sed": f'#!/bin/sh\nexec {shutil.which("sed")} --posix "$@" 2>/dev/null\n',
-    }.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o700)
-    script = ROOT / "deploy/kubernetes/apply.sh"
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    subprocess.run([script, "overlay"], check=True, env={"PATH": path}, capture_output=True)
-    applied = (tmp_path / "applied").read_text()
-    assert applied == 'name: hothouse-b\nurl: "http://hothouse-b-api"\nhost: hothouse-api\n'
+    sed = f'#!/bin/sh\nexec {shutil.which("sed")} --posix "$@" 2>/dev/null\n'
+    found = applied(tmp_path, "overlay", kubectl=SECOND_RUNS, sed=sed)
+    assert found == 'name: hothouse-b\nurl: "http://hothouse-b-api"\nhost: hothouse-api\n'
 
 
 @pytest.mark.parametrize("name", ["apply.sh", "backup.sh"])
 def test_the_time_is_said_by_any_bash(name: str) -> None:
     """That of macOS, 3.2, has no time in `printf`: an upgrade would end in its middle."""
-    assert "%(" not in (ROOT / "deploy/kubernetes" / name).read_text()
+    assert "%(" not in (SCRIPTS / name).read_text()
