@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.services.cli.fake_hothouse import FakeHothouse
-
-
-@pytest.fixture(autouse=True)
-def restored_signals() -> Iterator[None]:
-    """`up` sets handlers for the rest of its program, which here is all further tests."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 @pytest.fixture
