@@ -75,6 +75,28 @@ def test_the_past_of_a_silent_zone_stays_in_its_charts(page: Page, tmp_path: Pat
         assert page.complaints == [one for one in page.complaints if "503" in one]
 
 
+def test_the_charts_of_a_zone_that_is_silent_for_days_begin_where_its_past_is(page: Page, tmp_path: Path) -> None:
+    """Not with two empty days; from there one goes on to now."""
+    house = House(tmp_path)
+    house.fill()
+    at_ms = ORIGIN_MS + 6 * 24 * HOUR_MS
+    silent = house.forecast("north-1", at_ms, freshness_s={"air_temp_c": 6 * 86_400.0, "rh_pct": 6 * 86_400.0})
+    silent["now"] = dict.fromkeys(climate(at_ms))
+    house.do(house.live_state.publish([silent, house.forecast("north-2", at_ms)]))
+    plot = "uPlot.sync('zone demo/north-1').plots[0]"
+    seen = f"{plot}.data[1].filter((one, at) => one !== null && {plot}.data[0][at] >= {plot}.scales.x.min).length"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert page.ask(seen) > 500
+        assert page.ask(f"{plot}.scales.x.max") == (ORIGIN_MS + 24 * HOUR_MS) / 1000
+        page.ask("document.querySelector('[data-key=span-week]').click()")
+        page.until(f"{plot}.scales.x.min === {(ORIGIN_MS - 7 * 24 * HOUR_MS) / 1000}")
+        page.until(f"{seen} > 100")
+        assert page.complaints == [one for one in page.complaints if "503" in one]
+
+
 def test_a_silent_zone_offers_charts_of_what_it_sent(page: Page, tmp_path: Path) -> None:
     """A metric that it never sent is named in its newest row, without a value, as one is that has fallen silent."""
     house = House(tmp_path, without=("co2_ppm",))
