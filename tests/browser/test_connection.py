@@ -49,21 +49,34 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
 def test_a_page_that_is_open_over_an_upgrade_says_so(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on with the files of before; that there are newer ones it says in a line, and does not load them itself:
-    it would forget its key.
+    """It goes on with the files of before; that there are others it says in a line, and does not load them itself: it
+    would forget its key. While an upgrade goes on servers of both versions answer in turn, so it says so once the
+    version has been another one for ten minutes.
     """
     house = House(tmp_path)
     house.fill()
+    page.hurry(30_000)  # so often the page looks at its clock
     page.open(house.open())
+    page.until(f"{STATE} === 'live'")
+    page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+    page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+    house.state.events.longest_s = 1  # a stream is asked for again soon
+
+    def told(version: str, negated: str) -> None:
+        monkeypatch.setattr(event_stream, "page_version", lambda: version)
+        page.until(f"{negated}window.store.otherSince")
+
     newer = "There is a newer version of this page: load it again."
-    for version, said in ((page_version(), ""), ("newer", newer)):
-        monkeypatch.setattr(event_stream, "page_version", lambda version=version: version)
-        page.until(f"{STATE} === 'live'")
-        house.close()
-        page.until(f"{STATE} === 'no connection'")
-        house.open()
-        page.until(f"{STATE} === 'live'")
+    own = page_version()
+    for version, passed_ms, said in ((own, 0, ""), ("newer", 0, ""), (own, 590_000, ""), ("newer", 620_000, "")):
+        page.ask(f"window.passed_ms = {passed_ms}")
+        told(version, "!" if version == own else "")
+        page.ask("new Promise((go) => setTimeout(go, 3100))")
         assert page.ask(BANNER) == said
+    page.ask("window.passed_ms = 1_230_000")
+    page.until(f"{BANNER} === '{newer}'")
+    told(own, "!")
+    page.until(f"{BANNER} === ''")
     house.close()
 
 
