@@ -126,8 +126,8 @@ def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: R
     write(rules, "chance", "40")
     rules.ask(f"""{{ const one = {field("severity")}; one.value = 'info'; one.dispatchEvent(new Event('change')); }}""")
     rules.ask(f"""{{ const from = {field("hours")}, to = document.getElementById('frost-hours-to');
-        from.value = '18:00'; from.dispatchEvent(new Event('input'));
-        to.value = '00:00'; to.dispatchEvent(new Event('input')); }}""")
+        from.value = '18:00'; from.dispatchEvent(new Event('change'));
+        to.value = '24:00'; to.dispatchEvent(new Event('change')); }}""")
     rules.until(f"({BAR}).includes('1 change is not saved.')")
     rules.ask(f"{field('limit')}.focus()")
     save(rules, "op-key")
@@ -290,6 +290,29 @@ def test_what_is_not_saved_is_not_lost_by_leaving(rules: Page, house: Ruled) -> 
     rules.until("document.querySelector('[data-rule=frost]')")
     assert rules.ask(f"{field('limit')}.value") == "4"
     assert rules.ask(BAR) == ""
+
+
+def test_going_back_from_what_is_not_saved_keeps_the_browsers_history(rules: Page, house: Ruled) -> None:
+    """Who stays can go back as before, and who leaves is where the browser's button leads, with the rules ahead."""
+    rules.ask("location.hash = '#/now'")
+    rules.until(f"{VIEW}.includes('No alert.')")
+    rules.ask("document.querySelector('[data-key=system]').click()")
+    rules.until(f"{VIEW}.includes('12.5 a second')")
+    rules.ask("location.hash = '#/rules'")
+    rules.until("document.querySelector('[data-rule=frost]')")
+    rules.ask("document.querySelector('[data-rule=frost]').open = true")
+    write(rules, "limit", "9")
+    for answer, then in (("no", "rules"), ("yes", "system")):
+        rules.ask("void history.back()")
+        rules.until("document.getElementById('sure').open && location.hash === '#/rules'")
+        rules.ask(f"document.getElementById('sure-{answer}').click()")
+        rules.until(f"!document.getElementById('sure').open && location.hash === '#/{then}'")
+    rules.until(f"{VIEW}.includes('12.5 a second')")
+    rules.ask("void history.back()")
+    rules.until("location.hash === '#/now'")
+    rules.ask("void history.go(2)")
+    rules.until("location.hash === '#/rules'")
+    rules.until(f"{field('limit')}?.value === '4'")
 
 
 def test_limits_follow_the_choice_of_degrees(rules: Page, house: Ruled) -> None:

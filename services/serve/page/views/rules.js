@@ -6,7 +6,7 @@ import { reason } from "../reasons.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, spoken, t } from "../words.js";
-import { limitWords, noZone, zonePicker } from "./parts.js";
+import { limitWords, noZone, timeList, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
 const AGAIN_MS = 60_000; // that somebody else changed a rule is no event
@@ -186,10 +186,10 @@ export default function rulesView(box, wanted) {
 
   function hours(rule) {
     const now = valueOf(rule, "hours") ?? ["", ""];
-    const inputs = now.map((value, place) => h("input", { type: "time", value: value === "24:00" ? "00:00" : value, oninput: () => {
-      const [from, to] = inputs.map((one) => one.value);
-      type(rule, "hours", from || to ? [from, to === "00:00" ? "24:00" : to] : null, rule.hours);
-    } }));
+    const inputs = now.map((value, place) => timeList(value, () => {
+      const both = inputs.map((one) => one.value);
+      type(rule, "hours", both.some(Boolean) ? both : null, rule.hours);
+    }, { more: [""], ...(place && { from: "00:15", to: "24:00" }) }));
     inputs[1].id = idOf(rule, "hours-to");
     return h("div", { class: "row left" }, field(rule, "hours", inputs[0], t("rule.hours.from")), h("label", { class: "field", for: inputs[1].id }, t("rule.hours.to"), inputs[1]));
   }
