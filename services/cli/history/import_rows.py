@@ -17,6 +17,7 @@ from edge.wire.topic import SITE_ZONE
 from services.cli.base import console, counting_bar, errors, need_cluster, options_of, print_notes, utc_minute
 from services.config import Settings
 from services.errors import ConfigError, HistoryError, HothouseError
+from services.observe.duration import in_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,9 +196,9 @@ def _show(recording: Recording, rows: int, step_s: int) -> None:
     console.print(f"site {recording.site}: {rows:,} row{'s' if rows != 1 else ''} of {zones}", highlight=False)
     every_s = recording.interval_ms / 1000
     if every_s > step_s:
-        share = f"about {step_s / every_s:.0%} of the rows hold one".replace("%", " %")
+        share = f"one row in {every_s / step_s:,.0f} holds one"
         console.print(
-            f"values come every {every_s / 60:g} minutes, a row is of {step_s / 60:g}: {share}", highlight=False
+            f"values come every {in_words(every_s)}, a row is of {in_words(step_s)}: about {share}", highlight=False
         )
 
 

@@ -77,6 +77,12 @@ class TableReader:
         files = self._chosen(self._log.state(), step_s=step_s)
         return (min(file.first_ms for file in files), max(file.last_ms for file in files)) if files else None
 
+    def reach_ms(self, start_ms: int, end_ms: int, sites: Collection[str]) -> int | None:
+        """The time of the newest row in the files that may hold rows of sites with ``start_ms < time <= end_ms``;
+        ``None`` without such a file. The log alone is read.
+        """
+        return max((file.last_ms for file in self._chosen(self._log.state(), start_ms, end_ms, sites)), default=None)
+
     def covered_ms(self, from_ms: int, to_ms: int, step_s: int | None = None) -> int:
         """How much of a time files have rows of: pauses of more than a day do not count. The log alone is read, so that
         a pause within a month counts once the month's days are one file.

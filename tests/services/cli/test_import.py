@@ -60,10 +60,13 @@ def test_values_that_come_more_seldom_than_rows_are_told(tmp_path: Path) -> None
     folder = folder_of(tmp_path / "old")
     options = ("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run")
     assert "values come" not in run(*options).output
-    times = pd.date_range("2022-03-01", periods=12, freq="1h")
-    pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
-    shown = " ".join(run(*options).output.split())
-    assert "values come every 60 minutes, a row is of 5: about 8 % of the rows hold one" in shown
+    for every, sentence in (
+        ("1h", "values come every 1 h, a row is of 5 min: about one row in 12 holds one"),
+        ("1D", "values come every 24 h, a row is of 5 min: about one row in 288 holds one"),
+    ):
+        times = pd.date_range("2022-03-01", periods=12, freq=every)
+        pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
+        assert sentence in " ".join(run(*options).output.split())
 
 
 def test_zones_that_never_sent_are_named(tmp_path: Path) -> None:
