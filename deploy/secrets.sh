@@ -13,6 +13,11 @@ setting() { # NAME: of the environment, or what .env says
 
 # Containers run as who owns the files; root gives them away, for no container of ours runs as root.
 uid=$(setting HOTHOUSE_UID)
+case ${uid} in *[!0-9]* | 0*)
+    echo "secrets: HOTHOUSE_UID, here or in deploy/.env, is '${uid}': it is the number of a user that is not root, such as 10001" >&2
+    exit 2
+    ;;
+esac
 if [ "$(id -u)" = 0 ]; then
     uid=${uid:-10001}
 elif [ "${uid:=$(id -u)}" != "$(id -u)" ]; then
@@ -150,5 +155,5 @@ done
 # Some editors do not end the last line.
 [ ! -s .env ] || [ -z "$(tail -c 1 .env)" ] || echo >>.env
 grep -qs '^COMPOSE_PROFILES=' .env || printf 'COMPOSE_PROFILES=full\n' >>.env
-grep -q '^HOTHOUSE_UID=' .env || printf 'HOTHOUSE_UID=%s\n' "${uid}" >>.env
+[ -n "$(HOTHOUSE_UID='' setting HOTHOUSE_UID)" ] || printf 'HOTHOUSE_UID=%s\n' "${uid}" >>.env
 echo "deploy/secrets holds $(find secrets -type f | wc -l) files for user ${uid}"

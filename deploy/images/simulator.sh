@@ -10,10 +10,7 @@ if [ "${speed}" != 1 ] && [ -f "${status}" ]; then
     stopped_ms=$(sed -n 's/.*"now_ms": \([0-9]*\).*/\1/p' "${status}")
     [ -z "${stopped_ms}" ] || set -- --start-ms "${stopped_ms}" "$@"
 fi
-if [ -n "${SIMULATOR_MESSAGES:-}" ]; then
-    set -- --messages-file "${folder}/messages-$(date +%s).tsv" "$@"
-else
-    rm -f "${folder}"/messages-*.tsv # of releases that wrote it down always
-fi
+rm -f "${folder}"/messages-*.tsv # of releases that wrote it down always
+[ -z "${SIMULATOR_MESSAGES:-}" ] || set -- --messages-file "${folder}/published-$(date +%s).tsv" "$@"
 # shellcheck disable=SC2086 # options are words
 exec hothouse simulate --speed "${speed}" --status-file "${status}" ${SIMULATOR_OPTIONS:-} "$@"

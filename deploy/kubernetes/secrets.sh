@@ -76,4 +76,6 @@ secret hothouse-mqtt-system password=mqtt_system session-secret=system_session
 secret hothouse-mosquitto passwords=mosquitto_passwords acl=mosquitto_acl
 secret hothouse-redis-tls tls.crt=tls/redis.crt tls.key=tls/redis.key ca.crt=tls/ca.crt
 secret hothouse-mosquitto-tls tls.crt=tls/tls.crt tls.key=tls/tls.key ca.crt=tls/ca.crt
-echo "the namespace ${namespace} has its secrets"
+until=$(openssl x509 -in tls/tls.crt -noout -enddate) redis=$(openssl x509 -in tls/redis.crt -noout -enddate)
+echo "the namespace ${namespace} has its secrets; the broker's certificate is good until ${until#*=}, that of Redis until ${redis#*=}:" \
+    "run this again in the month before, with the same arguments (docs/kubernetes.md says how broker and Redis take the new ones)"

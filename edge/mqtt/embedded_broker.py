@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+from amqtt.broker import RetainedApplicationMessage
 from amqtt.contexts import Action
 from amqtt.errors import AMQTTError
+from amqtt.mqtt.constants import QOS_1
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
@@ -31,45 +32,55 @@ __all__ = ["run"]
 
 LOOK_S = 10.0
 """How often the log's length is looked at."""
-AT_ONCE = 100
-"""Messages that waited for a client and are sent before it has acknowledged some."""
+AT_ONCE = 1000
+"""Messages that are with a client, not acknowledged yet; the others wait. A gateway takes so many at once."""
 
 
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
-    """Keeps a QoS 1 message until the client acknowledges it.
+    """Sends QoS 1 messages one after another, and keeps each until the client acknowledges it.
 
-    amqtt forgets it after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is killed,
-    or whose disk is full, would lose messages. A kept message is sent again on the next connection.
+    amqtt forgets a message after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is
+    killed, or whose disk is full, would lose messages. A kept message is sent again on the next connection.
 
-    There amqtt answers nothing until all that waited is acknowledged, or has waited for seconds. A gateway whose
-    subscription is not answered gives up and connects again, each time. So it is sent beside what else is to be done.
+    amqtt sends what is published while it still sends what waited for the client, before that. A gateway would take for
+    late what comes behind newer samples. So all go through one queue, the session's.
+
+    amqtt answers nothing until all that waited is acknowledged, or has waited for seconds. A gateway whose subscription
+    is not answered gives up and connects again, each time. So it is sent beside what else is to be done.
     """
 
     _sending: asyncio.Task[None] | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._acknowledged = asyncio.Event()
+
     async def _retry_deliveries(self) -> None:
-        """See :meth:`send_what_waited`, which follows."""
+        """See :meth:`send_what_waits`, which follows."""
 
-    def send_what_waited(self, session: Any) -> None:
-        """Begin to send what the client has not acknowledged, then what came while it was away."""
-        self._sending = asyncio.create_task(self._send_all(deque(session.inflight_out.values()), session))
+    def send_what_waits(self, session: Any) -> None:
+        """Begin to send what the client has not acknowledged, then what came while it was away, then what comes."""
+        self._sending = asyncio.create_task(self._send_all(session))
 
-    async def _send_all(self, again: deque[Any], session: Any) -> None:
-        async def send_some() -> None:
-            while again or not session.retained_messages.empty():
-                with suppress(TimeoutError, AMQTTError):  # it is kept; or it has been acknowledged meanwhile
-                    if again:
-                        await self._handle_message_flow(again.popleft())
-                    else:
-                        await self._send(session.retained_messages.get_nowait())
+    async def mqtt_publish(
+        self, topic: str, data: bytes | bytearray, qos: int | None, retain: bool, ack_timeout: int | None = None
+    ) -> Any:
+        session = self.session
+        if session is None or qos != QOS_1 or retain:  # what a topic retains comes with the subscription
+            return await super().mqtt_publish(topic, data, qos, retain, ack_timeout)
+        session.retained_messages.put_nowait(waiting := RetainedApplicationMessage(None, topic, data, qos))
+        return waiting
 
-        await asyncio.gather(*(send_some() for _ in range(AT_ONCE)), return_exceptions=True)
-        while True:  # amqtt may take a client that comes back at once for one that is away: what comes then goes, too
-            with suppress(TimeoutError, AMQTTError):
-                await self._send(await session.retained_messages.get())
-
-    async def _send(self, waited: Any) -> None:
-        await self.mqtt_publish(waited.topic, waited.data, waited.qos, retain=False)
+    async def _send_all(self, session: Any) -> None:
+        with suppress(AMQTTError):  # amqtt makes one of the end of this task
+            for message in list(session.inflight_out.values()):
+                await self._handle_message_flow(message)
+            while True:
+                while len(session.inflight_out) >= AT_ONCE:
+                    self._acknowledged.clear()
+                    await self._acknowledged.wait()
+                waited = await session.retained_messages.get()
+                await super().mqtt_publish(waited.topic, waited.data, waited.qos, retain=False)
 
     async def stop(self) -> None:
         if self._sending is not None:
@@ -77,18 +88,18 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
         await super().stop()
 
     async def _handle_qos1_message_flow(self, app_message: Any) -> None:
-        session = self.session
-        try:
+        if app_message.direction != OUTGOING:
             await super()._handle_qos1_message_flow(app_message)
-        finally:
-            if app_message.direction == OUTGOING and app_message.puback_packet is None and session is not None:
-                session.inflight_out[app_message.packet_id] = app_message
+        elif self.session is not None:
+            self.session.inflight_out[app_message.packet_id] = app_message
+            packet = app_message.build_publish_packet(dup=app_message.publish_packet is not None)
+            app_message.publish_packet = packet
+            await self._send_packet(packet)
 
     async def handle_puback(self, puback: Any) -> None:
-        await super().handle_puback(puback)
-        packet_id = puback.variable_header.packet_id
-        if packet_id not in self._puback_waiters and self.session is not None:
-            self.session.inflight_out.pop(packet_id, None)  # it came after amqtt had stopped to wait
+        if self.session is not None:
+            self.session.inflight_out.pop(puback.variable_header.packet_id, None)
+        self._acknowledged.set()
 
 
 class _BoundedReader(StreamReaderAdapter):  # type: ignore[misc]
@@ -119,7 +130,7 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def _publish_session_retained_messages(self, session: Any) -> None:
         handler = self._get_handler(session)
         if handler is not None:
-            handler.send_what_waited(session)
+            handler.send_what_waits(session)
 
     async def _topic_filtering(self, session: Any, topic: str, action: Action) -> bool:
         return self.rules.allow(session.username, topic, action)

@@ -6,8 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -145,8 +146,28 @@ def test_who_acknowledges_nothing_is_answered_all_the_same(tmp_path: Path, kind:
             assert len(received) < len(waited)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_comes_before_what_is_published_meanwhile(tmp_path: Path, kind: str) -> None:
+    """Samples that are sent live while a gateway is given what waited come after it: rows close by the newest sample,
+    and what came behind it would be late.
+    """
+    waited, live = (range(1500), range(1500, 2500))
+    with local_broker(tmp_path / "b", kind) as broker:
+        with waiting_session(broker):
+            pass
+        with device(broker.address) as publish:
+            publish([("waits", str(n).encode()) for n in waited])
+            sending = threading.Thread(target=publish, args=([("waits", str(n).encode()) for n in live],))
+            with waiting_session(broker, acknowledges=True, when_connected=sending.start) as (_, received):
+                sending.join()
+                until(lambda: len({message.payload for message in received}) == live.stop, "all comes")
+    assert [int(message.payload) for message in received] == [*waited, *live]
+
+
 @contextmanager
-def waiting_session(broker: LocalBroker, *, acknowledges: bool = False) -> Iterator[tuple[float, list[MQTTMessage]]]:
+def waiting_session(
+    broker: LocalBroker, *, acknowledges: bool = False, when_connected: Callable[[], object] = lambda: None
+) -> Iterator[tuple[float, list[MQTTMessage]]]:
     """A session's connection: how long its subscription waited for an answer, and what it gets."""
     received: list[MQTTMessage] = []
     subscribed: list[object] = []
@@ -157,7 +178,7 @@ def waiting_session(broker: LocalBroker, *, acknowledges: bool = False) -> Itera
             client.ack(message.mid, message.qos)
 
     client = new_client(broker.address, "test-session", persistent=True, v5=broker.address.v5)
-    client.on_connect = lambda client, *_: client.subscribe("waits", qos=1)
+    client.on_connect = lambda client, *_: (client.subscribe("waits", qos=1), when_connected())
     client.on_subscribe = lambda *given: subscribed.append(given)
     client.on_message = on_message
     began_s = time.monotonic()

@@ -185,7 +185,7 @@ class Stack:
         target = folder / "messages.tsv"
         target.write_text(
             self.compose(
-                "run", "--rm", "--no-deps", "-T", "simulator", "sh", "-c", "cat /var/lib/hothouse/messages-*.tsv"
+                "run", "--rm", "--no-deps", "-T", "simulator", "sh", "-c", "cat /var/lib/hothouse/published-*.tsv"
             )
         )
         target.chmod(0o644)

@@ -234,7 +234,21 @@ def test_the_docs_back_up_every_volume() -> None:
     volumes = configuration("full")["volumes"]
     assert said == [set(volumes) - left_out] * 2
     assert {volume["name"] for volume in volumes.values()} == {f"hothouse_{name}" for name in volumes}
+    assert re.findall(r"-v \"(\S+)\$volume:", section) == ["${project}_"] * 2
     minimal = configuration("minimal")
     targets = {volume["source"]: volume["target"] for volume in minimal["services"]["standalone"]["volumes"]}
     assert targets == {"hothouse": "/var/lib/hothouse"}
     assert minimal["volumes"]["hothouse"]["name"] == "hothouse_hothouse"
+
+
+def test_the_docs_know_a_project_of_another_name() -> None:
+    """A volume that is not there Docker makes, and the file of a backup would be empty."""
+    text = (FILE.parents[1] / "docs" / "containers.md").read_text()
+    asked = set(re.findall(r"^project=.*$", text, re.M))
+    assert len(asked) == 1
+    script = f"{asked.pop()}; echo $project"
+    require_program("docker")
+    for more in ({}, {"COMPOSE_PROJECT_NAME": "mine"}):
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **more}
+        said = subprocess.run(["sh", "-c", script], cwd=FILE.parent, capture_output=True, env=environment, check=True)
+        assert said.stdout.decode().strip() == (more.get("COMPOSE_PROJECT_NAME") or configuration("full")["name"])

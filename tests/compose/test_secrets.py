@@ -231,6 +231,26 @@ def test_another_user_than_that_of_the_containers_is_refused(deploy: Path) -> No
     assert not (deploy / "secrets").exists()
 
 
+@pytest.mark.parametrize("uid", ["alice", "1000:1000", "0", "-1"])
+def test_a_user_that_is_no_number_is_refused_before_anything_is_made(deploy: Path, uid: str) -> None:
+    """`chown` would say so at the end, when all files are root's; and a 0 would run containers as root."""
+    (deploy / ".env").write_text(f"HOTHOUSE_UID={uid}\n")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(deploy)
+    assert f"is '{uid}': it is the number of a user" in refused.value.stderr.decode()
+    assert not (deploy / "secrets").exists()
+
+
+def test_an_empty_user_is_filled_in(deploy: Path) -> None:
+    """Compose would else take 10001, who cannot read what another user made."""
+    (deploy / ".env").write_text("HOTHOUSE_UID=\n")
+    fake = deploy.parent / "bin/id"
+    fake.write_text("#!/bin/sh\necho 1000\n")
+    fake.chmod(0o700)
+    make(deploy)
+    assert (deploy / ".env").read_text().splitlines() == ["HOTHOUSE_UID=", "COMPOSE_PROFILES=full", "HOTHOUSE_UID=1000"]
+
+
 def test_the_image_that_env_names_hashes_the_passwords(deploy: Path) -> None:
     """Where no public registry can be reached, it is the only one there."""
     (deploy / ".env").write_text("MOSQUITTO_IMAGE=registry.example/mosquitto:2.0.22\n")

@@ -27,15 +27,18 @@ def started(folder: Path, **environment: str) -> list[str]:
 
 
 def test_what_is_published_is_written_down_where_that_is_asked_for(tmp_path: Path) -> None:
-    """At 300 times real time it is near a gigabyte a day; what an earlier release left goes."""
-    left = tmp_path / "messages-1646092800.tsv"
+    """At 300 times real time it is near a gigabyte a day; what an earlier release left goes, and what was asked for
+    stays.
+    """
+    left, asked_for = tmp_path / "messages-1646092800.tsv", tmp_path / "published-1646092800.tsv"
     left.touch()
+    asked_for.touch()
     words = started(tmp_path, SIMULATOR_MESSAGES="1", SIMULATOR_OPTIONS="--seed 11")
-    assert words[words.index("--messages-file") + 1].startswith(f"{tmp_path}/messages-")
+    assert words[words.index("--messages-file") + 1].startswith(f"{tmp_path}/published-")
     assert words[words.index("--seed") + 1] == "11"
-    assert left.exists()
     assert started(tmp_path) == ["simulate", "--speed", "1", "--status-file", f"{tmp_path}/status.json", "--clock"]
     assert not left.exists()
+    assert asked_for.exists()
 
 
 def test_a_fast_one_goes_on_where_it_stopped(tmp_path: Path) -> None:

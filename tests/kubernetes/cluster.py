@@ -242,7 +242,7 @@ class Cluster:
 
     def published(self) -> str:
         """What the simulator wrote down: every message."""
-        return self._greenhouse("sh", "-c", "cat messages-*.tsv")
+        return self._greenhouse("sh", "-c", "cat published-*.tsv")
 
     def keep_logs(self, folder: Path) -> None:
         """Write each pod's log to a file, and the state of all."""

@@ -25,10 +25,13 @@ def made(tmp_path: Path) -> Callable[..., tuple[bytes, bytes]]:
     kubectl.write_text("#!/bin/sh\n")
     kubectl.chmod(0o700)
 
+    said = tmp_path / "said"
+
     def made(*names: str) -> tuple[bytes, bytes]:
         environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
         script = tmp_path / "deploy/kubernetes/secrets.sh"
-        subprocess.run([script, "hothouse", *names], check=True, env=environment, capture_output=True)
+        done = subprocess.run([script, "hothouse", *names], check=True, env=environment, capture_output=True)
+        said.write_bytes(done.stdout)
         tls = tmp_path / "deploy/secrets/tls"
         return (tls / "tls.crt").read_bytes(), (tls / "redis.crt").read_bytes()
 
@@ -50,6 +53,12 @@ def test_a_name_that_is_added_later_is_in_a_new_certificate(made: Callable[..., 
     text = shown(second[0], "-text")
     assert "DNS:mosquitto.hothouse.svc" in text
     assert "DNS:broker.new" in text
+
+
+def test_it_says_until_when_certificates_are_good(made: Callable[..., tuple[bytes, bytes]], tmp_path: Path) -> None:
+    """Devices, gateways and Redis' clients stop at that moment; nothing else in the cluster looks at it."""
+    said = [f"until {shown(certificate, '-enddate').strip().partition('=')[2]}" for certificate in made()]
+    assert all(words in (tmp_path / "said").read_text() for words in said)
 
 
 def test_devices_may_reach_the_broker_by_its_address(made: Callable[..., tuple[bytes, bytes]]) -> None:
