@@ -16,7 +16,8 @@ import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.contexts import Action
-from amqtt.errors import AMQTTError
+from amqtt.errors import AMQTTError, MQTTError
+from amqtt.mqtt.connack import NOT_AUTHORIZED, ConnackPacket
 from amqtt.mqtt.constants import QOS_0, QOS_1
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
@@ -56,6 +57,18 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._acknowledged = asyncio.Event()
+
+    @classmethod
+    async def init_from_connect(cls, reader: Any, writer: Any, plugins_manager: Any, loop: Any = None) -> Any:
+        """Refuse who has no login at once: amqtt first gives him the session of his client id, whoever it is of, or a
+        new one, which stays.
+        """
+        handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        answers = await plugins_manager.map_plugin_auth(session=session)
+        if not answers or not all(answers.values()):
+            await ConnackPacket.build(0, NOT_AUTHORIZED).to_stream(writer)
+            raise MQTTError("not authorised")
+        return handler, session
 
     async def _retry_deliveries(self) -> None:
         """See :meth:`send_what_waits`, which follows."""
@@ -140,6 +153,9 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
         handler = self._get_handler(session)
         if handler is not None:
             handler.send_what_waits(session)
+
+    async def _authenticate(self, session: Any, listener: Any) -> bool:
+        return True  # its handler has asked
 
     async def _client_message_loop(self, client_session: Any, handler: Any) -> None:
         handler.may_subscribe = True

@@ -30,10 +30,10 @@ pytestmark = pytest.mark.broker
 KINDS = ("mosquitto", "amqtt")
 
 
-def _answer(address: MqttAddress) -> str:
+def _answer(address: MqttAddress, *, persistent: bool = False) -> str:
     """What the broker answers to a login."""
     answers: list[str] = []
-    client = new_client(address, "test-login", v5=address.v5)
+    client = new_client(address, "test-login", v5=address.v5, persistent=persistent)
     client.on_connect = lambda *given: answers.append(str(given[3]))
     open_connection(client, address)
     until(lambda: answers)
@@ -207,6 +207,24 @@ def test_what_topics_retain_goes_to_who_subscribes_alone(tmp_path: Path, kind: s
             client.disconnect()
             client.loop_stop()
         assert [message.payload for message in told] == [b"last"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_has_no_login_ends_nobodys_connection(tmp_path: Path, kind: str) -> None:
+    """Nor is a session made for him, which would stay: a device with a wrong password tries for ever."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        ended: list[object] = []
+        client = new_client(broker.address, "test-login", persistent=True, v5=broker.address.v5)
+        client.on_disconnect = lambda *given: ended.append(given)
+        open_connection(client, broker.address, session_expiry_s=600)
+        until(client.is_connected)
+        for name in ("nobody", broker.address.username):
+            stranger = replace(broker.address, username=name, password="wrong")
+            assert _answer(stranger, persistent=True) == "Not authorized"
+        client.publish("waits", b"1", qos=1).wait_for_publish(patience_s(10))
+        assert not ended
+        client.disconnect()
+        client.loop_stop()
 
 
 @contextmanager
