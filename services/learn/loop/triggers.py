@@ -141,11 +141,12 @@ class Triggers:
         if now_s >= self._quiet_until_s:
             return ""
         if self._found_too_little:
-            return f"too few rows to learn from so far: it is tried again in {in_words(self._quiet_until_s - now_s)}"
-        if not self._failures:
+            why = "too few rows to learn from so far"
+        elif self._failures:
+            why = "the last one failed" if self._failures == 1 else f"the last {self._failures} failed"
+        else:
             return ""
-        count = "the last one" if self._failures == 1 else f"the last {self._failures}"
-        return f"{count} failed: none begins by itself within {in_words(self._quiet_until_s - now_s)}"
+        return f"{why}: none begins by itself within {in_words(self._quiet_until_s - now_s)}"
 
     @property
     def next_words(self) -> str:

@@ -91,7 +91,7 @@ def test_a_training_that_finds_too_little_history_waits_for_more(
     assert (status["failed"], status["last_error"], status["last_run"]["result"]) == (1, "", "too early")
     assert cluster.kinds() == ["error"]  # of the first
     clock.now_s -= 99
-    waits = "once there are 2 days of history; too few rows to learn from so far: it is tried again in "
+    waits = "once there are 2 days of history; too few rows to learn from so far: none begins by itself within "
     assert retrainer.status()["next_training"].startswith(waits)
     retrainer.trigger("operator")
     retrainer.retrain_if_due()

@@ -298,4 +298,4 @@ def test_trees_of_zones_that_joined_late_wait(world: World, tmp_path: Path, empt
         world.clock.now_s += 3
     status = world.retrainer.status()
     assert (status["last_run"]["result"], status["failed"], status["last_error"]) == ("too early", 0, "")
-    assert "too few rows to learn from so far: it is tried again in" in status["next_training"]
+    assert "too few rows to learn from so far: none begins by itself within" in status["next_training"]

@@ -114,6 +114,16 @@ def test_trainings_that_fail_again_and_again_are_tried_less_and_less_often() -> 
     assert triggers.due(now_s + 120, 9, news) is not None
 
 
+def test_what_waits_for_its_slot_is_not_said_to_come_before() -> None:
+    """A scheduled training that found too little has had its slot; the pause is only the least that it waits."""
+    triggers = Triggers(Every(86_400, now_s=0), cool_down_s=60, min_days=2, now_s=0)
+    triggers.has_model = True
+    triggers.started(86_400, "schedule")
+    triggers.ended(86_500, too_little=True)
+    said = "too few rows to learn from so far: none begins by itself within 1 min"
+    assert (triggers.failed_words(86_500), triggers.next_due_s(86_500)) == (said, 2 * 86_400)
+
+
 def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
     """Where drift follows drift, at most one eleventh of the time is spent on trainings; the schedule does not rest."""
     triggers = Triggers(Every(1000, now_s=0), cool_down_s=5, min_days=2, now_s=0, rows=100)
