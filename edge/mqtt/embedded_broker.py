@@ -17,7 +17,7 @@ import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.contexts import Action
-from amqtt.errors import AMQTTError, MQTTError
+from amqtt.errors import AMQTTError, MQTTError, NoDataError, ProtocolHandlerError
 from amqtt.mqtt.connack import NOT_AUTHORIZED, ConnackPacket
 from amqtt.mqtt.constants import QOS_0, QOS_1
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
@@ -71,6 +71,9 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
                 handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
         except TimeoutError as error:
             raise MQTTError(f"said nothing within {FIRST_WORDS_S:g} s") from error
+        except (AMQTTError, NoDataError):  # amqtt would leave the connection open
+            writer.abort()
+            raise
         session.keep_alive = math.ceil(session.keep_alive * 1.5)  # as MQTT has it
         answers = await plugins_manager.map_plugin_auth(session=session)
         if not answers or not all(answers.values()):
@@ -102,7 +105,7 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
         return waiting
 
     async def _send_all(self, session: Any) -> None:
-        with suppress(AMQTTError):  # amqtt makes one of the end of this task
+        with suppress(ProtocolHandlerError):  # amqtt makes one of the end of this task
             for message in list(session.inflight_out.values()):
                 await self._handle_message_flow(message)
             while True:
@@ -198,8 +201,9 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def _handle_message_delivery(self, client_session: Any, handler: Any, wait_deliver: Any) -> bool:
         message = wait_deliver.result()
         client_session.attributes["qos"] = None if message is None else message.qos
-        taken: bool = await super()._handle_message_delivery(client_session, handler, wait_deliver)
-        return taken
+        if not await super()._handle_message_delivery(client_session, handler, wait_deliver):
+            handler.end()  # amqtt would acknowledge what else comes, and drop it
+        return True
 
     async def _broadcast_message(self, session: Any, topic: Any, data: Any, force_qos: int | None = None) -> None:
         # What is published with QoS 0 amqtt sends on with QoS 1, and keeps it for who is away.

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +149,29 @@ def test_dead_connections_end(tmp_path: Path, kind: str, clean: bool) -> None:
         assert not ended, "who says that it is there stays"
         idle.disconnect()
         idle.loop_stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("topic", ["$own/topic", "waits/+", "#"])
+def test_what_follows_a_topic_that_cannot_be_is_not_lost(tmp_path: Path, kind: str, topic: str) -> None:
+    """The connection ends, and the device sends again what was not acknowledged."""
+    with local_broker(tmp_path / "b", kind) as broker, waiting_session(broker) as (_, received):
+        connection = _silent_login(broker.address, "test-wrong", clean=True)
+        name, meant = topic.encode(), b"\x00\x05waits"
+        wrong = len(name).to_bytes(2, "big") + name
+        connection.sendall(bytes([0x30, len(wrong)]) + wrong)
+        acknowledged = b""
+        with suppress(OSError):  # it has ended
+            connection.settimeout(patience_s(20))
+            for number in range(1, 200):
+                body = meant + number.to_bytes(2, "big") + str(number).encode()
+                connection.sendall(bytes([0x32, len(body)]) + body)
+                if not (answer := connection.recv(4)):
+                    break
+                acknowledged += answer
+        connection.close()
+        numbers = [acknowledged[at + 3] for at in range(0, len(acknowledged), 4)]
+        until(lambda: len(received) >= len(numbers), "what is acknowledged comes")
 
 
 def _silent_login(address: MqttAddress, client_id: str, *, clean: bool) -> socket.socket:
