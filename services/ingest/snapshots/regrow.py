@@ -22,10 +22,11 @@ from edge.wire.reading import FUTURE_TOLERANCE_MS
 from services.errors import HistoryError
 from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.partition import Partition
-from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.history import History, age_column
+from services.ingest.snapshots.stores import Stores
+from services.store.forecasts import IssuedForecast
+from services.store.history import age_column
 from services.store.parquet import day_of
-from services.store.plan_history import KeptPlan, PlanHistory
+from services.store.plan_history import KeptPlan
 from services.store.rows import SiteStep
 
 __all__ = ["REGROW_DAYS", "Regrowth"]
@@ -46,11 +47,11 @@ class Regrowth:
     """Grows the parts of ``partition`` that are ``missing`` (part -> why); ``words`` says how far it is."""
 
     def __init__(
-        self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
-        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float], round_s: float = ROUND_S,
+        self, partition: Partition, missing: Mapping[str, str], stores: Stores, ring_hours: int,
+        clock_s: Callable[[], float], round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
-        self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
-        self._history, self._issued, self._clock_s = history, issued, clock_s
+        self._partition, self._missing, self._stores = partition, missing, stores
+        self._clock_s, self._round_s = clock_s, round_s
         self._until_ms = {site: step.end_ms for site, step in partition.learner.latest.items()}
         self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
         newest = max(self._until_ms.values(), default=0)
@@ -131,8 +132,8 @@ class Regrowth:
             return  # rows that cannot be read are tried again, and their count of failures is theirs
 
         def read() -> list[KeptPlan]:
-            sites = self._plans.sites(number)
-            found = [one for site in sites for one in self._plans.read(site, after_ms, until_ms, number)]
+            sites = self._stores.plans.sites(number)
+            found = [one for site in sites for one in self._stores.plans.read(site, after_ms, until_ms, number)]
             return [one for one in found if one.offset < self._partition.offset]
 
         plans = self._read(f"plans since {day_of(max(after_ms, 0))}", read) or ()
@@ -169,16 +170,16 @@ class Regrowth:
         spec = self._partition.spec
         found: dict[tuple[str, int], list[IssuedForecast]] = {}
         for site in self._until_ms:
-            for one in self._issued.read(site, self._to_ms - 2 * DAY_MS, spec.horizons_min, spec.targets):
-                after_ms = one.origin_ms + one.age_steps * self._history.step_s * 1000
+            for one in self._stores.issued.read(site, self._to_ms - 2 * DAY_MS, spec.horizons_min, spec.targets):
+                after_ms = one.origin_ms + one.age_steps * self._stores.history.step_s * 1000
                 found.setdefault((site, after_ms), []).append(one)
         return found
 
     def _steps(self, after_ms: int, to_ms: int) -> list[SiteStep]:
         """The rows of the partition's sites, by end, then in the order in which sites came."""
         order = {site: place for place, site in enumerate(self._until_ms)}
-        table = self._history.read(after_ms, to_ms, list(order))
-        channels = self._history.channels
+        table = self._stores.history.read(after_ms, to_ms, list(order))
+        channels = self._stores.history.channels
         values = _columns(table, channels)
         ages = _columns(table, [age_column(name) for name in channels])
         keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))
