@@ -18,6 +18,7 @@ from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_alerts import alert
 
@@ -233,6 +234,37 @@ def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None
     save(rules)
     rules.until(f"({BAR}).includes('Saved.')")
     assert house.changes == {"frost": {"chance": 0.2, "keep_min": 30}}
+
+
+@pytest.mark.parametrize(
+    ("language", "shown", "typed"),
+    [
+        ("en", "0.5", {"12.5": 12.5, "12,5": 12.5, "1,500": None, "1.125": 1.125}),
+        ("nl", "0,5", {"12,5": 12.5, "12.5": 12.5, "1.500": None, "1500": 1500, "0.125": 0.125}),
+        ("es", "0,5", {"-2,5": -2.5, "−3": -3, ",5": 0.5, "5,": 5, "1e3": None, "1.000,5": None, "-": None}),
+    ],
+)  # fmt: skip
+def test_a_comma_is_a_decimal_comma(
+    rules: Page, house: Ruled, language: str, shown: str, typed: dict[str, float | None]
+) -> None:
+    """Whatever the browser's own language is. What may mean thousands is asked again; nothing else is saved for it."""
+    rules.ask(f"""{{ window.before = document.querySelector('[data-rule=frost]');
+        const one = document.getElementById('language'); one.value = '{language}';
+        one.dispatchEvent(new Event('change', {{bubbles: true}})) }}""")
+    rules.until("!window.before.isConnected")
+    rules.until(f"document.documentElement.lang === '{language}' && {field('hysteresis')}?.value === '{shown}'")
+    rules.ask("import('/page/views/rules.js').then((found) => { window.numberIn = found.numberIn; })")
+    rules.until("window.numberIn")
+    assert {text: rules.ask(f"window.numberIn({text!r})") for text in typed} == typed
+    rules.ask("document.querySelector('[data-rule=frost]').open = true")
+    wrong = next((text for text, number in typed.items() if number is None), "")
+    write(rules, "limit", wrong)
+    save(rules)
+    assert rules.ask(f"{field('limit')}.validity.customError && document.activeElement === {field('limit')}")
+    text, number = next((text, number) for text, number in typed.items() if number is not None)
+    write(rules, "limit", text)
+    save(rules, "op-key")
+    until(lambda: house.changes == {"frost": {"limit": number}}, "it is saved")
 
 
 def test_a_rule_goes_back_to_the_crops(rules: Page, house: Ruled) -> None:
@@ -487,7 +519,7 @@ def test_rules_on_a_phone_by_the_keyboard(browser: Page, house: Ruled) -> None:
             if browser.ask(f"document.activeElement === {field('limit')}"):
                 break
         assert browser.ask(f"document.activeElement === {field('limit')}")
-        browser.press("ArrowUp")
+        browser.press("5")
         assert browser.ask("document.documentElement.scrollWidth") <= 360
         assert browser.barriers() == []
         save(browser, "op-key")
