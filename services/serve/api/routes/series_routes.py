@@ -65,7 +65,8 @@ def series_routes(state: ApiState) -> APIRouter:
         view = state.readable(authorization)
         key = view.find(zone, site)
         names = _metrics(metrics, (*spec.channels, *DERIVED), spec.targets)
-        until = until_ms if until_ms is not None else (view.stream_ms(key[0]) or 0)
+        newest_ms = view.stream_ms(key[0]) or 0
+        until = until_ms if until_ms is not None else newest_ms
         since = since_ms if since_ms is not None else max(until - SPAN_MS, 0)
         if since > until:
             raise ProblemError(422, f"query.since_ms: {since} is after until_ms, {until}")
@@ -79,9 +80,10 @@ def series_routes(state: ApiState) -> APIRouter:
             begin = max(begin, min(first_ms - 1, until)) if first_ms else until
         end = begin + PAGE * interval * 1000
         end = until if end >= until else end - end % (interval * 1000)  # the next page has the interval that it cuts
+        next_page = end if end < min(until, newest_ms) else None  # there are no rows of the future
         asked = (*key, names, begin, end, interval * 1000)
         # The next release may work out other values from the same rows.
-        said = repr((request.app.version, *asked, until, await backend.series_tag(key[0], begin, end)))
+        said = repr((request.app.version, *asked, until, next_page, await backend.series_tag(key[0], begin, end)))
         tag = f'"{hashlib.sha256(said.encode()).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         if if_none_match and _is_held(tag, if_none_match):
@@ -91,7 +93,7 @@ def series_routes(state: ApiState) -> APIRouter:
         def written() -> bytes:
             answer = SeriesAnswer(
                 site=key[0], zone=key[1], interval_s=interval, end_ms=found["end_ms"].tolist(),
-                values=_values(found, names), cursor=end if end < until else None,
+                values=_values(found, names), cursor=next_page,
             )  # fmt: skip
             return msgspec.json.encode(answer)
 
