@@ -60,6 +60,8 @@ MISSING = frozenset(
 """Words that mean a missing value, in lower case; a mapping may name more."""
 
 _NUMBER, _POINT = re.compile(r"[+-]?[0-9]"), re.compile(r"[+-]?[0-9]*\.[0-9]+\Z")
+_MINUS = "\N{MINUS SIGN}"
+"""So spreadsheets of some languages write negative numbers."""
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?\Z")
 _GROUPED_BY_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}\Z")
@@ -103,6 +105,8 @@ def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection
     (array([21.4,  nan,  nan,  nan]), Cells(said=2, commas=1, words=0, comma='21,4', word=''))
     >>> numbers(["1.021,5", "21,4", "ERR"], ",", ["err"])
     (array([1021.5,   21.4,    nan]), Cells(said=2, commas=0, words=0, comma='', word=''))
+    >>> numbers(["\N{MINUS SIGN}3,5"], ",")[0]
+    array([-3.5])
     """
     values = np.full(len(cells), np.nan)
     said = commas = words = 0
@@ -110,6 +114,8 @@ def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection
     for at, cell in enumerate(cells):
         if not cell:
             continue
+        if _MINUS in cell:
+            cell = cell.replace(_MINUS, "-")
         try:
             value = float(cell if decimal == "." else _pointed(cell))
             if math.isfinite(value):
