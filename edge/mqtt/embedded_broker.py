@@ -16,8 +16,9 @@ import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.contexts import Action
-from amqtt.errors import AMQTTError
-from amqtt.mqtt.constants import QOS_1
+from amqtt.errors import AMQTTError, MQTTError
+from amqtt.mqtt.connack import NOT_AUTHORIZED, ConnackPacket
+from amqtt.mqtt.constants import QOS_0, QOS_1
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
@@ -37,7 +38,7 @@ AT_ONCE = 1000
 
 
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
-    """Sends QoS 1 messages one after another, and keeps each until the client acknowledges it.
+    """Sends messages one after another, and keeps each of QoS 1 until the client acknowledges it.
 
     amqtt forgets a message after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is
     killed, or whose disk is full, would lose messages. A kept message is sent again on the next connection.
@@ -50,23 +51,44 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     """
 
     _sending: asyncio.Task[None] | None = None
+    may_subscribe = False
+    """Whether the broker reads what the client asks for: it has just connected until then."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._acknowledged = asyncio.Event()
 
+    @classmethod
+    async def init_from_connect(cls, reader: Any, writer: Any, plugins_manager: Any, loop: Any = None) -> Any:
+        """Refuse who has no login at once: amqtt first gives him the session of his client id, whoever it is of, or a
+        new one, which stays.
+        """
+        handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        answers = await plugins_manager.map_plugin_auth(session=session)
+        if not answers or not all(answers.values()):
+            await ConnackPacket.build(0, NOT_AUTHORIZED).to_stream(writer)
+            raise MQTTError("not authorised")
+        return handler, session
+
     async def _retry_deliveries(self) -> None:
         """See :meth:`send_what_waits`, which follows."""
 
     def send_what_waits(self, session: Any) -> None:
-        """Begin to send what the client has not acknowledged, then what came while it was away, then what comes."""
+        """Begin to send what the client has not acknowledged, then what came while it was away, then what comes.
+
+        Quality 0 that the connection before could not send any more is not for this one.
+        """
+        waiting = session.retained_messages
+        for _ in range(waiting.qsize()):
+            if (message := waiting.get_nowait()).qos != QOS_0:
+                waiting.put_nowait(message)
         self._sending = asyncio.create_task(self._send_all(session))
 
     async def mqtt_publish(
         self, topic: str, data: bytes | bytearray, qos: int | None, retain: bool, ack_timeout: int | None = None
     ) -> Any:
         session = self.session
-        if session is None or qos != QOS_1 or retain:  # what a topic retains comes with the subscription
+        if session is None or qos not in (QOS_0, QOS_1) or retain:  # what a topic retains comes with the subscription
             return await super().mqtt_publish(topic, data, qos, retain, ack_timeout)
         session.retained_messages.put_nowait(waiting := RetainedApplicationMessage(None, topic, data, qos))
         return waiting
@@ -131,6 +153,31 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
         handler = self._get_handler(session)
         if handler is not None:
             handler.send_what_waits(session)
+
+    async def _authenticate(self, session: Any, listener: Any) -> bool:
+        return True  # its handler has asked
+
+    async def _client_message_loop(self, client_session: Any, handler: Any) -> None:
+        handler.may_subscribe = True
+        await super()._client_message_loop(client_session, handler)
+
+    async def _publish_retained_messages_for_subscription(self, subscription: tuple[str, int], session: Any) -> None:
+        # To whoever connects amqtt sends what is retained for the subscriptions of anybody.
+        handler = self._get_handler(session)
+        if handler is not None and handler.may_subscribe:
+            await super()._publish_retained_messages_for_subscription(subscription, session)
+
+    async def _handle_message_delivery(self, client_session: Any, handler: Any, wait_deliver: Any) -> bool:
+        message = wait_deliver.result()
+        client_session.attributes["qos"] = None if message is None else message.qos
+        taken: bool = await super()._handle_message_delivery(client_session, handler, wait_deliver)
+        return taken
+
+    async def _broadcast_message(self, session: Any, topic: Any, data: Any, force_qos: int | None = None) -> None:
+        # What is published with QoS 0 amqtt sends on with QoS 1, and keeps it for who is away.
+        if force_qos is None and session is not None and session.attributes.get("qos") == QOS_0:
+            force_qos = QOS_0
+        await super()._broadcast_message(session, topic, data, force_qos)
 
     async def _topic_filtering(self, session: Any, topic: str, action: Action) -> bool:
         return self.rules.allow(session.username, topic, action)

@@ -23,16 +23,17 @@ from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open
 from services.app.broker_watch import BrokerWatch
 from tests.broker.conftest import ROOT, device, local_broker, until
 from tests.conftest import require_program
+from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
 
 KINDS = ("mosquitto", "amqtt")
 
 
-def _answer(address: MqttAddress) -> str:
+def _answer(address: MqttAddress, *, persistent: bool = False) -> str:
     """What the broker answers to a login."""
     answers: list[str] = []
-    client = new_client(address, "test-login", v5=address.v5)
+    client = new_client(address, "test-login", v5=address.v5, persistent=persistent)
     client.on_connect = lambda *given: answers.append(str(given[3]))
     open_connection(client, address)
     until(lambda: answers)
@@ -162,6 +163,68 @@ def test_what_waits_comes_before_what_is_published_meanwhile(tmp_path: Path, kin
                 sending.join()
                 until(lambda: len({message.payload for message in received}) == live.stop, "all comes")
     assert [int(message.payload) for message in received] == [*waited, *live]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quality_0_is_not_kept_for_who_is_away(tmp_path: Path, kind: str) -> None:
+    """A number without a time would count as measured when the gateway is back (docs/sensors.md, ESPHome)."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        with waiting_session(broker):
+            pass
+        client = new_client(broker.address, "test-device", v5=broker.address.v5)
+        open_connection(client, broker.address)
+        until(client.is_connected)
+        client.publish("waits", b"0", qos=0)
+        client.publish("waits", b"1", qos=1).wait_for_publish(patience_s(10))
+        with waiting_session(broker, acknowledges=True) as (_, received):
+            until(lambda: received)
+            client.publish("waits", b"2", qos=0)
+            until(lambda: len(received) > 1)
+        client.disconnect()
+        client.loop_stop()
+    assert [(message.payload, message.qos) for message in received] == [(b"1", 1), (b"2", 0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_topics_retain_goes_to_who_subscribes_alone(tmp_path: Path, kind: str) -> None:
+    """Alerts are retained, and a device with a login that reads nothing was sent them when it connected."""
+    with local_broker(tmp_path / "b", kind) as broker, waiting_session(broker, acknowledges=True) as (_, received):
+        publisher = new_client(broker.address, "test-publisher", v5=broker.address.v5)
+        open_connection(publisher, broker.address)
+        until(publisher.is_connected)
+        publisher.publish("waits", b"kept", qos=1, retain=True)
+        until(lambda: received)
+        told, subscribed = list[MQTTMessage](), list[object]()
+        stranger = new_client(broker.address, "test-stranger", v5=broker.address.v5)
+        stranger.on_connect = lambda client, *_: client.subscribe("else", qos=1)
+        stranger.on_subscribe = lambda *given: subscribed.append(given)
+        stranger.on_message = lambda client, _, message: told.append(message)
+        open_connection(stranger, broker.address)
+        until(lambda: subscribed)
+        publisher.publish("else", b"last", qos=1)
+        until(lambda: b"last" in [message.payload for message in told])
+        for client in (publisher, stranger):
+            client.disconnect()
+            client.loop_stop()
+        assert [message.payload for message in told] == [b"last"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_has_no_login_ends_nobodys_connection(tmp_path: Path, kind: str) -> None:
+    """Nor is a session made for him, which would stay: a device with a wrong password tries for ever."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        ended: list[object] = []
+        client = new_client(broker.address, "test-login", persistent=True, v5=broker.address.v5)
+        client.on_disconnect = lambda *given: ended.append(given)
+        open_connection(client, broker.address, session_expiry_s=600)
+        until(client.is_connected)
+        for name in ("nobody", broker.address.username):
+            stranger = replace(broker.address, username=name, password="wrong")
+            assert _answer(stranger, persistent=True) == "Not authorized"
+        client.publish("waits", b"1", qos=1).wait_for_publish(patience_s(10))
+        assert not ended
+        client.disconnect()
+        client.loop_stop()
 
 
 @contextmanager
