@@ -133,6 +133,21 @@ def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> No
     house.close()
 
 
+def test_words_that_do_not_come_at_first_are_asked_for_again(page: Page, tmp_path: Path) -> None:
+    """As over a poor network: without them the page stayed empty until somebody loaded it again."""
+    house = House(tmp_path)
+    house.fill()
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/words/en.json"])
+    with opened(house) as address:
+        page.open(address)
+        page.until("performance.getEntriesByType('resource').some((one) => one.name.endsWith('/words/en.json'))")
+        page.until("window.uPlot")
+        assert page.ask(STATE) == ""
+        page.call("Network.setBlockedURLs", urls=[])
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
+
+
 def test_a_rule_with_a_line_separator_in_its_name_breaks_no_stream(page: Page, tmp_path: Path) -> None:
     """U+2028 ends a line for JavaScript, and none of an event."""
     house = House(tmp_path)

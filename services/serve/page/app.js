@@ -171,7 +171,7 @@ listen((kind, what) => {
 async function start() {
   load(route().name).catch(() => {}); // it comes while words do
   shade();
-  await speak(language());
+  while (!(await speak(language()).then(() => true, () => false))) await new Promise((again) => setTimeout(again, 2000)); // over a poor network
   listenForKeys();
   onLock(showFrame);
   showWords();
