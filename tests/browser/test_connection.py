@@ -10,7 +10,7 @@ import pytest
 from services.serve.api import event_stream
 from services.serve.api.assets import page_version
 from tests.browser.driver import Page
-from tests.browser.serving import STEP_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.patience import until
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
@@ -43,6 +43,21 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
     page.until(f"{STATE} === 'live' && {BANNER} === ''")
     page.until(f"{VIEW}.includes('Measured up to 01:05')")
     assert page.ask("window.loaded") == "once"
+    house.close()
+
+
+def test_a_zone_that_is_open_is_shown_as_it_is_when_the_server_is_back(page: Page, tmp_path: Path) -> None:
+    """What was told meanwhile is lost: its view asks for all of it, and does not wait for the row that comes next."""
+    house = House(tmp_path)
+    house.fill()
+    page.open(f"{house.open()}/#/zone/demo/north-1")
+    page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
+    house.close()
+    page.until(f"{STATE} === 'no connection'")
+    house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + HOUR_MS)]))
+    house.open()
+    page.until(f"{STATE} === 'live'")
+    page.until(f"{VIEW}.includes('Measured up to 02:00')")
     house.close()
 
 
