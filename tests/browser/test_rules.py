@@ -259,6 +259,8 @@ def test_a_comma_is_a_decimal_comma(
     rules.ask("document.querySelector('[data-rule=frost]').open = true")
     wrong = next((text for text, number in typed.items() if number is None), "")
     write(rules, "limit", wrong)
+    asked = {"en": "Is that 1500 or 1.5?", "nl": "Is dat 1500 of 1,5?", "es": "Esto no es un número."}
+    rules.until(f"{field('limit')}.closest('div').innerText.includes('{asked[language]}')")
     save(rules)
     assert rules.ask(f"{field('limit')}.validity.customError && document.activeElement === {field('limit')}")
     text, number = next((text, number) for text, number in typed.items() if number is not None)
