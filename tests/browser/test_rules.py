@@ -326,6 +326,21 @@ def test_what_is_not_saved_is_not_lost_by_leaving(rules: Page, house: Ruled) -> 
     assert rules.ask(BAR) == ""
 
 
+def test_who_stays_with_a_zones_rules_sees_that_zone_in_the_list(page: Page, house: Ruled) -> None:
+    """Not the one that was chosen and not gone to."""
+    chosen = "document.getElementById('zone-choice')"
+    with opened(house) as address:
+        page.open(f"{address}/#/rules/demo/north-1")
+        page.until("document.querySelector('[data-rule=frost]')")
+        page.ask("document.querySelector('[data-rule=frost]').open = true")
+        write(page, "limit", "9")
+        page.ask(f"{chosen}.value = 'demo/north-2'; {chosen}.dispatchEvent(new Event('change'))")
+        page.until("document.getElementById('sure').open && location.hash === '#/rules/demo/north-1'")
+        page.ask("document.getElementById('sure-no').click()")
+        page.until(f"{chosen}.value === 'demo/north-1'")
+        assert page.ask(f"{field('limit')}.value") == "9"
+
+
 def test_going_back_from_what_is_not_saved_keeps_the_browsers_history(rules: Page, house: Ruled) -> None:
     """Who stays can go back as before, and who leaves is where the browser's button leads, with the rules ahead."""
     rules.ask("location.hash = '#/now'")

@@ -301,6 +301,7 @@ export default function rulesView(box, wanted) {
     },
     unsaved: isTouched,
     discard: () => delete drafts[key],
+    stay: () => show(), // a list has what was chosen and not gone to
     close: () => {
       closed = true;
       removeEventListener("beforeunload", warn);
