@@ -39,6 +39,11 @@ export function numberIn(text) {
   return (sign === "-" || sign === "−" ? -1 : 1) * Number(`${whole || 0}.${places || 0}`);
 }
 
+function whyNone(text) {
+  const [, whole, places] = /^(\d+)[.,](\d{3})$/.exec(text.trim()) ?? [];
+  return whole ? t("rules.which", { whole: whole + places, part: String(Number(`${whole}.${places}`)).replace(".", decimalSign()) }) : t("rules.number");
+}
+
 const tidy = (value, places) => Number(value.toFixed(places));
 const optionsOf = (rule) => [
   ...(rule.sign ? OF_COURSE : rule.kind === "plan_not_followed" ? ["limit"] : []), "for_min", "keep_min", ...Object.keys(ONLY).filter((option) => ONLY[option].includes(rule.kind)),
@@ -189,13 +194,17 @@ export default function rulesView(box, wanted) {
     const [value, before] = [valueOf(rule, option), rule[option]];
     const written = value === null || value === undefined ? "" : String(tidy(asShown(value), 3)).replace(".", decimalSign());
     const mayBeBelow0 = ABSOLUTE.includes(rule.kind) && option.endsWith("limit"); // keys for decimals have no minus on some phones
+    const wrong = h("p", { class: "small wrong", role: "alert" });
     const input = h("input", { type: "text", inputmode: mayBeBelow0 ? null : "decimal", autocomplete: "off", value: written, oninput: () => {
       const typed = numberIn(input.value);
-      input.setCustomValidity(Number.isNaN(typed) ? t("rules.number") : "");
-      if (!Number.isNaN(typed)) type(rule, option, typed === null ? null : tidy(mean(typed), 6), before);
+      wrong.textContent = Number.isNaN(typed) ? whyNone(input.value) : "";
+      input.setCustomValidity(wrong.textContent);
+      if (!wrong.textContent) type(rule, option, typed === null ? null : tidy(mean(typed), 6), before);
     } });
     const label = option === "limit" ? limitLabel(rule) : `rule.${option}`;
-    return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    const made = field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    made.append(wrong);
+    return made;
   }
 
   function hours(rule) {
@@ -292,6 +301,7 @@ export default function rulesView(box, wanted) {
     },
     unsaved: isTouched,
     discard: () => delete drafts[key],
+    stay: () => show(), // a list has what was chosen and not gone to
     close: () => {
       closed = true;
       removeEventListener("beforeunload", warn);

@@ -42,6 +42,7 @@ export default function zoneView(box, key) {
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
     showCharts();
+    return custom;
   });
 
   function clipped(from, to) {
