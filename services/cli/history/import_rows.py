@@ -136,7 +136,7 @@ def _rows(source: RecordingSource, settings: Settings) -> pa.Table:
         rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told)
     now_ms = time.time() * 1000
     is_past = source.end_ms is not None and source.end_ms <= now_ms
-    if is_past:
+    if is_past and len(rows) and pc.max(rows["end_ms"]).as_py() > now_ms:
         rows = rows.filter(pc.field("end_ms") <= now_ms)  # more may come into a row that has not ended
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
