@@ -171,8 +171,9 @@ class Regrowth:
         """
         spec = self._partition.spec
         found: dict[tuple[str, int], list[IssuedForecast]] = {}
-        for site in self._until_ms:
-            for one in self._issued.read(site, self._until_ms[site] - 2 * DAY_MS, spec.horizons_min, spec.targets):
+        for site, until_ms in self._until_ms.items():
+            lately = self._issued.read(site, until_ms - 2 * DAY_MS, spec.horizons_min, spec.targets, until_ms)
+            for one in lately:
                 after_ms = one.origin_ms + one.age_steps * self._history.step_s * 1000
                 found.setdefault((site, after_ms), []).append(one)
         return found
