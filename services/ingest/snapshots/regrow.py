@@ -53,10 +53,12 @@ class Regrowth:
         self._partition, self._missing, self._stores = partition, missing, stores
         self._clock_s, self._round_s = clock_s, round_s
         self._until_ms = {site: step.end_ms for site, step in partition.learner.latest.items()}
-        self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
-        newest = max(self._until_ms.values(), default=0)
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
-        self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
+        # Of each site its own last days: others may have stopped months ago, or have a clock that is ahead.
+        # Rows up to here are not wanted, or were learned before; see follow().
+        self._learned_ms = {site: until_ms - hours * 3_600_000 for site, until_ms in self._until_ms.items()}
+        self._from_ms = min(self._learned_ms.values(), default=0)
+        self._to_ms = max(self._until_ms.values(), default=0)
         self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned
         self.is_done = False
         self._failed_reads = 0  # in a row
@@ -110,11 +112,12 @@ class Regrowth:
 
         Call it, and :meth:`grow` until it is done, before the partition takes another row.
         """
-        self._learned_ms = {site: max(until_ms, self._from_ms) for site, until_ms in self._until_ms.items()}
+        self._learned_ms = self._until_ms
         self._until_ms = {site: step.end_ms for site, step in self._partition.learner.latest.items()}
         self._to_ms = max(self._until_ms.values(), default=0)
         # One site may be behind the others: what is read from here on, others have learned already.
-        self._day_ms = min((self._learned_ms.get(site, self._from_ms) for site in self._until_ms), default=self._to_ms)
+        new_ms = (self._learned_ms.get(site, self._from_ms) for site in self._until_ms)
+        self._day_ms = min(new_ms, default=self._to_ms)
         self._issued_after = None
         self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
         self._other.know(self._partition.learner.parts.rings.zones)
@@ -169,8 +172,9 @@ class Regrowth:
         """
         spec = self._partition.spec
         found: dict[tuple[str, int], list[IssuedForecast]] = {}
-        for site in self._until_ms:
-            for one in self._stores.issued.read(site, self._to_ms - 2 * DAY_MS, spec.horizons_min, spec.targets):
+        for site, until_ms in self._until_ms.items():
+            lately = self._stores.issued.read(site, until_ms - 2 * DAY_MS, spec.horizons_min, spec.targets, until_ms)
+            for one in lately:
                 after_ms = one.origin_ms + one.age_steps * self._stores.history.step_s * 1000
                 found.setdefault((site, after_ms), []).append(one)
         return found
@@ -178,7 +182,14 @@ class Regrowth:
     def _steps(self, after_ms: int, to_ms: int) -> list[SiteStep]:
         """The rows of the partition's sites, by end, then in the order in which sites came."""
         order = {site: place for place, site in enumerate(self._until_ms)}
-        table = self._stores.history.read(after_ms, to_ms, list(order))
+        wanted = [
+            site
+            for site, until_ms in self._until_ms.items()
+            if self._learned_ms.get(site, 0) < to_ms and after_ms < until_ms
+        ]
+        if not wanted:
+            return []
+        table = self._stores.history.read(after_ms, to_ms, wanted)
         channels = self._stores.history.channels
         values = _columns(table, channels)
         ages = _columns(table, [age_column(name) for name in channels])
