@@ -6,6 +6,7 @@ It speaks MQTT 3.1.1 and keeps everything in memory: what waits for the gateway 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from contextlib import suppress
@@ -33,6 +34,8 @@ __all__ = ["run"]
 
 LOOK_S = 10.0
 """How often the log's length is looked at."""
+FIRST_WORDS_S = 30.0
+"""So long a client may take to log in."""
 AT_ONCE = 1000
 """Messages that are with a client, not acknowledged yet; the others wait. A gateway takes so many at once."""
 
@@ -61,9 +64,14 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     @classmethod
     async def init_from_connect(cls, reader: Any, writer: Any, plugins_manager: Any, loop: Any = None) -> Any:
         """Refuse who has no login at once: amqtt first gives him the session of his client id, whoever it is of, or a
-        new one, which stays.
+        new one, which stays. Who says nothing is refused, too.
         """
-        handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        try:
+            async with asyncio.timeout(FIRST_WORDS_S):
+                handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        except TimeoutError as error:
+            raise MQTTError(f"said nothing within {FIRST_WORDS_S:g} s") from error
+        session.keep_alive = math.ceil(session.keep_alive * 1.5)  # as MQTT has it
         answers = await plugins_manager.map_plugin_auth(session=session)
         if not answers or not all(answers.values()):
             await ConnackPacket.build(0, NOT_AUTHORIZED).to_stream(writer)
@@ -109,6 +117,15 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
             self._sending.cancel()
         await super().stop()
 
+    def handle_read_timeout(self) -> None:
+        """End the connection: it is dead, as that of a device which lost its Wi-Fi. amqtt would keep it for ever."""
+        self.end()
+
+    def end(self) -> None:
+        """End the connection without a word more; what waits to be sent would hold that up."""
+        if self.writer is not None:
+            self.writer.abort()
+
     async def _handle_qos1_message_flow(self, app_message: Any) -> None:
         if app_message.direction != OUTGOING:
             await super()._handle_qos1_message_flow(app_message)
@@ -137,6 +154,11 @@ class _BoundedReader(StreamReaderAdapter):  # type: ignore[misc]
         return found
 
 
+class _Writer(StreamWriterAdapter):  # type: ignore[misc]
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
 class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     """Asks ``rules`` about each message. Through a plugin, which amqtt asks in a task of its own, some hundreds of
     messages at once stop the broker for good: its deliveries wait for each other.
@@ -147,7 +169,7 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def stream_connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
     ) -> None:
-        await self._client_connected(listener_name, _BoundedReader(reader), StreamWriterAdapter(writer))
+        await self._client_connected(listener_name, _BoundedReader(reader), _Writer(writer))
 
     async def _publish_session_retained_messages(self, session: Any) -> None:
         handler = self._get_handler(session)
@@ -156,6 +178,12 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
 
     async def _authenticate(self, session: Any, listener: Any) -> bool:
         return True  # its handler has asked
+
+    async def _delete_session(self, client_id: str) -> None:
+        _, handler = self._sessions.get(client_id, (None, None))
+        await super()._delete_session(client_id)
+        if handler is not None:  # amqtt would leave its connection open beside the new one
+            handler.end()
 
     async def _client_message_loop(self, client_session: Any, handler: Any) -> None:
         handler.may_subscribe = True
