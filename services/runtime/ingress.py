@@ -137,7 +137,7 @@ def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings
         "s/^defaults$/" + r"\n    ".join(["defaults", *defaults]) + "/",
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
         r"s#^\( *\)http-request return status 404 .*#\1http-request return status 503 "
-        rf"errorfile {home / '503.http'} if {{ path_beg {api.route} }}\n&#",
+        rf"errorfile {home / '503.http'} if {{ path {api.route} }} || {{ path_beg {api.route.rstrip('/')}/ }}\n&#",
     ]
     if encrypted(api):
         host = f"[{api.host}]" if ":" in api.host else api.host

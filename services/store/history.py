@@ -148,8 +148,6 @@ class History:
         ``there`` has the site's rows of that time.
         """
         counters = sorted(COUNTERS & set(new.column_names))
-        if not any(np.isfinite(new[name].to_numpy()).any() for name in counters):
-            return new
         columns = ["zone", "end_ms", *counters, *map(age_column, counters)]
         there = there.select([name for name in columns if name in there.column_names])
         ends = new["end_ms"].to_numpy()
@@ -157,6 +155,8 @@ class History:
         before = self.zones.read(first_ms - LOOK_BACK_MS, first_ms - 1, [site], columns=columns)
         around = [there] if before is None else [there, before]
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
+        if not len(paused):
+            return new
         missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, _DAY_MS
         while missed and self.zones.files(after_ms, None, [site]):  # the pause's end may be months away
             after = self.zones.read(after_ms, after_ms + length_ms, [site], columns=columns)

@@ -204,7 +204,7 @@ def _show(recording: Recording, rows: int, step_s: int) -> None:
     console.print(f"site {recording.site}: {rows:,} row{'s' if rows != 1 else ''} of {zones}", highlight=False)
     every_s = recording.interval_ms / 1000
     if every_s > step_s:
-        share = f"one row in {every_s / step_s:,.0f} holds one"
+        share = f"one row in {f'{every_s / step_s:,.1f}'.removesuffix('.0')} holds one"
         console.print(
             f"values come every {in_words(every_s)}, a row is of {in_words(step_s)}: about {share}", highlight=False
         )

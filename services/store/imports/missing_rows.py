@@ -22,6 +22,8 @@ ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 PASSED_OVER_S = 3 * 86_400
 """A silent site has rows for this long; then its rows are passed over, up to the next sample."""
+_ZONE_MS = 2**43
+"""More than the end of any row."""
 
 Bools = npt.NDArray[np.bool_]
 
@@ -69,13 +71,13 @@ def filled(there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int
 
 
 def of_pauses(rows: pa.Table, before: pa.Table, step_s: int) -> Bools:
-    """Which rows may lie in a pause that a running system has passed over: the zone's row before has a counter that was
-    unread for so long. ``before`` has rows of these zones, also of earlier times.
+    """Which rows may lie in a pause that a running system has passed over: in the zone's row before, a counter was
+    unread for so long. So do rows that say nothing of it: the rows behind them are judged by them. ``before`` has rows
+    of these zones, also of earlier times.
     """
     found = np.zeros(len(rows), bool)
     for name in COUNTERS & set(rows.column_names):
-        age_s = _beside(rows, before, name, -1)[0]
-        found |= ~np.isnan(_numbers(rows, name)) & (age_s >= PASSED_OVER_S - step_s)
+        found |= _beside(rows, before, name, -1)[0] >= PASSED_OVER_S - step_s
     return found
 
 
@@ -102,21 +104,25 @@ def _beside(
     """Of the zone's row before (``way`` -1) or after (1) each row: a channel's age, the row's end, the channel's value,
     each [n]; NaN where there is none.
     """
+    zones = pc.unique(rows["zone"])
+    places = _places(others, zones)
+    order = np.argsort(places)
+    known, mine = places[order], _places(rows, zones)
+    at = np.searchsorted(known, mine, "left" if way < 0 else "right") - (way < 0)
+    is_there = (at >= 0) & (at < len(known))
+    is_there[is_there] = known[at[is_there]] // _ZONE_MS == mine[is_there] // _ZONE_MS
     found = np.full((3, len(rows)), np.nan)
-    ends = rows["end_ms"].to_numpy()
-    for zone in pc.unique(rows["zone"]).to_pylist():
-        mine = rows["zone"].to_numpy() == zone
-        of_zone = others.filter(pc.field("zone") == zone).sort_by("end_ms")
-        known = of_zone["end_ms"].to_numpy()
-        at = np.searchsorted(known, ends[mine], "left" if way < 0 else "right") - (way < 0)
-        is_there = (at >= 0) & (at < len(known))
-        columns = (_numbers(of_zone, age_column(name)), known, _numbers(of_zone, name))
-        for number, column in enumerate(columns):
-            said = np.full(len(at), np.nan)
-            said[is_there] = column[at[is_there]]
-            found[number, mine] = said
+    columns = (_numbers(others, age_column(name)), others["end_ms"].to_numpy(), _numbers(others, name))
+    for number, column in enumerate(columns):
+        found[number, is_there] = column[order[at[is_there]]]
     age_s, end_ms, value = found
     return age_s, end_ms, value
+
+
+def _places(rows: pa.Table, zones: pa.Array) -> npt.NDArray[np.int64]:
+    """A number for each row: by zone, then by end; negative where it is of none of the zones."""
+    number = pc.fill_null(pc.index_in(rows["zone"], value_set=zones), -1).to_numpy().astype(np.int64)
+    return np.asarray(number * _ZONE_MS + rows["end_ms"].to_numpy(), np.int64)
 
 
 def _is_read(rows: pa.Table, name: str, step_s: int) -> Bools:

@@ -61,6 +61,7 @@ def test_values_that_come_more_seldom_than_rows_are_told(tmp_path: Path) -> None
     options = ("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run")
     assert "values come" not in run(*options).output
     for every, sentence in (
+        ("7min", "values come every 7 min, a row is of 5 min: about one row in 1.4 holds one"),
         ("1h", "values come every 1 h, a row is of 5 min: about one row in 12 holds one"),
         ("1D", "values come every 24 h, a row is of 5 min: about one row in 288 holds one"),
     ):
