@@ -195,7 +195,8 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
 
     async def _handle_disconnect(self, client_session: Any, handler: Any, disconnect_waiter: Any) -> None:
         await super()._handle_disconnect(client_session, handler, disconnect_waiter)
-        if self._get_handler(client_session) is not handler:
+        session, newest = self._sessions.get(client_session.client_id, (None, None))
+        if session is client_session and newest is not handler:
             self._note_connected(client_session)
 
     @staticmethod
