@@ -22,7 +22,17 @@ if TYPE_CHECKING:  # settings are checked with this module, where there may be n
     I64 = npt.NDArray[np.int64]
     Arrays = Mapping[str, npt.NDArray[Any]]
 
-__all__ = ["FAMILIES", "Kind", "Model", "ModelFamily", "UnknownFamilyError", "beginning_of", "family_of", "takes_of"]
+__all__ = [
+    "FAMILIES",
+    "Kind",
+    "Model",
+    "ModelFamily",
+    "TooLittleError",
+    "UnknownFamilyError",
+    "beginning_of",
+    "family_of",
+    "takes_of",
+]
 
 
 class Kind(NamedTuple):
@@ -64,6 +74,10 @@ class UnknownFamilyError(ValueError):
     """No family has this kind."""
 
 
+class TooLittleError(ValueError):
+    """There is too little to learn from yet."""
+
+
 class Model(Protocol):
     """A fitted model in memory. It may be asked from several threads, and changes nothing when it is."""
 
@@ -101,7 +115,7 @@ class ModelFamily(Protocol):
         """Fit a model to ``origins`` of ``cases``, knowing nothing after ``cut_ms``; equal arguments, equal arrays.
 
         ``settings`` are those of ``learn``; a family takes those that it knows. ``start`` is where to begin, for a
-        family that can. Raises ``ValueError`` if there is too little to learn from.
+        family that can. Raises :class:`TooLittleError`, or another ``ValueError`` where it cannot be fitted.
         """
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> Model:

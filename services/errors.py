@@ -157,6 +157,10 @@ class TrainingError(HothouseError):
     """A training run did not produce a model; the champion stays."""
 
 
+class TooLittleHistoryError(TrainingError):
+    """There are too few rows yet to learn from: a training waits for more."""
+
+
 class ModelFilesError(HothouseError):
     """A model's files are missing, corrupt or do not reproduce their golden output."""
 

@@ -69,6 +69,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
 
 
+@pytest.fixture(autouse=True)
+def restored_signals() -> Iterator[None]:
+    """Commands such as `up` set handlers for the rest of their program, which here is all further tests."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first, so that a plain mistake shows before the engine starts."""
 

@@ -51,6 +51,9 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
 
     amqtt answers nothing until all that waited is acknowledged, or has waited for seconds. A gateway whose subscription
     is not answered gives up and connects again, each time. So it is sent beside what else is to be done.
+
+    QoS 2 is sent as QoS 1: amqtt waits for its two answers 5 s each, then forgets the message, and the queue would wait
+    with it.
     """
 
     _sending: asyncio.Task[None] | None = None
@@ -98,8 +101,8 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     async def mqtt_publish(
         self, topic: str, data: bytes | bytearray, qos: int | None, retain: bool, ack_timeout: int | None = None
     ) -> Any:
-        session = self.session
-        if session is None or qos not in (QOS_0, QOS_1) or retain:  # what a topic retains comes with the subscription
+        session, qos = self.session, min(qos or QOS_0, QOS_1)
+        if session is None or retain:  # what a topic retains comes with the subscription
             return await super().mqtt_publish(topic, data, qos, retain, ack_timeout)
         session.retained_messages.put_nowait(waiting := RetainedApplicationMessage(None, topic, data, qos))
         return waiting
@@ -113,7 +116,7 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
                     self._acknowledged.clear()
                     await self._acknowledged.wait()
                 waited = await session.retained_messages.get()
-                await super().mqtt_publish(waited.topic, waited.data, waited.qos, retain=False)
+                await super().mqtt_publish(waited.topic, waited.data, min(waited.qos, QOS_1), retain=False)
 
     async def stop(self) -> None:
         if self._sending is not None:
@@ -190,7 +193,25 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
 
     async def _client_message_loop(self, client_session: Any, handler: Any) -> None:
         handler.may_subscribe = True
+        self._note_connected(client_session)
         await super()._client_message_loop(client_session, handler)
+
+    async def _handle_disconnect(self, client_session: Any, handler: Any, disconnect_waiter: Any) -> None:
+        await super()._handle_disconnect(client_session, handler, disconnect_waiter)
+        session, newest = self._sessions.get(client_session.client_id, (None, None))
+        if session is client_session and newest is not handler:
+            self._note_connected(client_session)
+
+    @staticmethod
+    def _note_connected(session: Any) -> None:
+        # Where a connection is taken over, amqtt takes its end for that of the next one: QoS 0 would reach nobody.
+        if not session.transitions.is_connected():
+            session.transitions.connect()
+
+    async def add_subscription(self, subscription: tuple[str, int], session: Any) -> int:
+        topic_filter, qos = subscription
+        granted: int = await super().add_subscription((topic_filter, min(qos, QOS_1)), session)
+        return granted
 
     async def _publish_retained_messages_for_subscription(self, subscription: tuple[str, int], session: Any) -> None:
         # To whoever connects amqtt sends what is retained for the subscriptions of anybody.

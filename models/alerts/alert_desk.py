@@ -7,6 +7,7 @@ same rows, forecasts, facts and orders in the same order give the same alerts, b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,12 @@ class AlertDesk:
         return self.watch.add_zones(count)
 
     def see(
-        self, site: str, zones: Sequence[str], indices: I64, rows: F32, ahead: SiteAhead, clock: Clock
-    ) -> tuple[list[Alert], list[list[Said]]]:
+        self, site: str, zones: Sequence[str], indices: I64, rows: F32, ahead: SiteAhead, clock: Clock,
+        silent: Mapping[str, int] = MappingProxyType({}),
+    ) -> tuple[list[Alert], list[list[Said]]]:  # fmt: skip
         """The alerts whose state changed, and what each rule says of each zone; ``rows [Z, L, C]`` are those of the
         day that ends now. A half hour of a zone counts once: zones that have seen it, or a later one, are left out.
+        Sentences about ``silent`` zones say when each was read last.
         """
         new = np.flatnonzero(self.watch.newest(indices) < ahead.half_hour)
         if not len(new):
@@ -66,13 +69,14 @@ class AlertDesk:
         end_ms, changed = ahead.end_ms, []
         said = self.watch.see(indices, rows, ahead)
         for zone, index, of_zone in zip(zones, indices.tolist(), said, strict=True):
+            read = clock(silent[zone]) if zone in silent else ""
             now = self.watch.is_now(index, ahead.half_hour)
             for r, (rule, each) in enumerate(zip(self.rules, of_zone, strict=True)):
                 since = self.watch.since(index, ahead.half_hour, r) if now[r] else 0
                 began_ms = end_ms - since * STEP_MS
                 if since == DAY_STEPS:
                     began_ms = self._began_before(began_ms, site, zone, rule.name)
-                finding = _finding(rule, each, began_ms, end_ms, self.watch.leads[r], clock)
+                finding = _finding(rule, each, began_ms, end_ms, self.watch.leads[r], clock, read)
                 changed += self.book.see(end_ms, site, zone, rule.name, finding)
         return changed, said
 
@@ -118,12 +122,14 @@ class AlertDesk:
         self.book.load_state_dict(state["book"])
 
 
-def _finding(rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int, clock: Clock) -> RuleFinding | None:
+def _finding(
+    rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int, clock: Clock, read: str = ""
+) -> RuleFinding | None:
     """``began_ms``: since when an event goes on, ``end_ms``: none does; the chance is of the next ``lead``."""
     goes_on, event = began_ms < end_ms, said.event
     if event is None:
         limit = rule.limit if rule.night_limit is None else None  # nobody looked which one holds
-        words = event_words(rule, 1.0, True, clock(began_ms), "", {}, limit)
+        words = event_words(rule, 1.0, True, clock(began_ms), "", {}, limit, read)
         return RuleFinding(1.0, True, began_ms, end_ms, words, limit=limit) if goes_on else None
     if not goes_on and said.chance < STAYS * rule.chance:
         return RuleFinding(said.chance)  # nobody is told of it
@@ -132,6 +138,6 @@ def _finding(rule: AlertRule, said: Said, began_ms: int, end_ms: int, lead: int,
         first, last = end_ms, end_ms + lead * STEP_MS
     begins = began_ms if goes_on else first
     until = clock(last) if event.last or not goes_on else ""
-    words = event_words(rule, said.chance, goes_on, clock(begins), until, event.inputs, event.limit)
+    words = event_words(rule, said.chance, goes_on, clock(begins), until, event.inputs, event.limit, read)
     inputs = tuple(event.inputs.items())
     return RuleFinding(said.chance, goes_on, begins, max(last, end_ms), words, inputs, event.limit)

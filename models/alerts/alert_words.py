@@ -40,10 +40,10 @@ LIMITS = {
 
 def event_words(
     rule: AlertRule, chance: float, is_now: bool, since: str, until: str, inputs: Mapping[str, float],
-    limit: float | None = None,
+    limit: float | None = None, read: str = "",
 ) -> str:  # fmt: skip
     """What, beyond which ``limit``, how sure, when and why; ``since`` and ``until`` are times as people at the site
-    write them.
+    write them. So is ``read``: when something was read last, where that is some time ago.
 
     >>> event_words(AlertRule(name="x", kind="frost"), 0.37, False, "04:00", "06:30", {"air": 11.8}, 12.0)
     'cold (below 12 °C) 37 % between 04:00 and 06:30; air 11.8 °C'
@@ -52,6 +52,8 @@ def event_words(
     'condensation 72 % between 04:00 and 06:30; air 11.8 °C, fruit 10.9, dew point 11.2'
     >>> event_words(rule, 1.0, True, "04:10", "", {"air": 11.8})
     'condensation since 04:10; air 11.8 °C'
+    >>> event_words(rule, 0.72, False, "04:00", "06:30", {"air": 11.8}, 0, read="23:00")
+    'condensation 72 % between 04:00 and 06:30; air 11.8 °C; last readings 23:00'
     >>> event_words(AlertRule(name="x", kind="mean_low"), 1, True, "06:00", "", {"beside_light": -2.3}, -2.0)
     'too cold for the light (by more than 2 °C) since 06:00; 24-hour mean 2.3 °C below what the light asks for'
     """
@@ -68,7 +70,7 @@ def event_words(
         if name == "beside_light":
             parts[-1] += f" {'above' if value > 0 else 'below'} what the light asks for"
         unit_before = unit
-    return said + ("; " + ", ".join(parts) if parts else "")
+    return said + ("; " + ", ".join(parts) if parts else "") + (f"; last readings {read}" if read else "")
 
 
 def _limit_words(rule: AlertRule, limit: float) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from models.evaluation.forecast_errors import Errors, evaluate
+from models.families import TooLittleError
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
 from models.network.progress import Epoch, TrainingProgress
@@ -102,10 +103,10 @@ def fit(
     ``make`` gives the network its form. For several workers: ``wrap`` makes the network distributed, and
     ``steps_per_epoch`` must then be the same number everywhere. There is no early stopping: the days of a short history
     resemble each other too much for a tail of them to judge; shrinking by ``trust_days`` does better. Raises
-    ``ValueError`` without origins.
+    :class:`TooLittleError` without origins.
     """
     if not len(origins):
-        raise ValueError("there is no origin to train on: the history is too short")
+        raise TooLittleError("there is no origin to train on: the history is too short")
     rng = np.random.default_rng(config.seed)
     days = len(np.unique(windows.times(origins) // _DAY_MS))
     with torch.random.fork_rng(devices=[]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from models.families import Model
+from models.families import Model, TooLittleError
 from models.spec import ForecastSpec
 from models.trees.example_set import ExampleSet, Regressors, thrice
 from models.trees.forest import Forest
@@ -67,7 +67,7 @@ class TreesFamily:
                 grower.add(example)
         forest = grower.grow(cases.unit(cut_ms))
         if forest is None:
-            raise ValueError("the history is too short to grow trees on")
+            raise TooLittleError("the history is too short to grow trees on")
         width = next(one.common.shape[1] + one.ahead.shape[2] for one in cases.examples if len(one.common))
         return Trees(cases.spec, forest, width)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -167,7 +168,8 @@ def need_out(out: Path, what: str, *endings: str) -> None:
             raise IsADirectoryError("it is a folder")
         if out.exists() and not out.is_file():
             return  # /dev/stdout, or a pipe: nothing is made beside it
-        with tempfile.TemporaryFile(dir=next(folder for folder in out.absolute().parents if folder.exists())):
+        place = Path(os.path.realpath(out))  # that of /dev/stdout under `> file` is where the file is
+        with tempfile.TemporaryFile(dir=next(folder for folder in place.parents if folder.exists())):
             pass
     except OSError as error:
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}", "Name another file.") from error

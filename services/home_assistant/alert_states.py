@@ -13,10 +13,12 @@ from zoneinfo import ZoneInfo
 from models.alerts.alert_rule import COURSES, STATES
 from services.home_assistant.names import rule_key
 
-__all__ = ["RULES", "ZoneAlerts"]
+__all__ = ["RULES", "SITE_RULES", "ZoneAlerts"]
 
 RULES = (*COURSES, *STATES)
 """The rules that every zone has; others appear with their first alert."""
+SITE_RULES = ("drift",)
+"""The same of a site as a whole."""
 ON = ("firing", "acknowledged")
 
 LONGEST_TEXT = 3000
@@ -29,11 +31,11 @@ class _Seen(NamedTuple):
 
 
 class ZoneAlerts:
-    """The newest alert of each rule in one zone."""
+    """The newest alert of each rule in one zone, or of a site as a whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Iterable[str] = RULES) -> None:
         self._newest: dict[str, _Seen] = {}
-        self.rules: dict[str, str] = {rule_key(rule): rule for rule in RULES}  # key -> rule
+        self.rules: dict[str, str] = {rule_key(rule): rule for rule in rules}  # key -> rule
 
     def take(self, alerts: Iterable[Mapping[str, Any]]) -> bool:
         """Take alerts of this zone (``ShownAlert``) in any order; whether they changed what is known."""

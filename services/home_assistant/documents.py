@@ -48,19 +48,19 @@ def zone_document(
     components["health"] = _entity(about, "health", "Sensors", "binary_sensor") | {
         "device_class": "problem", "entity_category": "diagnostic",
     }  # fmt: skip
-    alerts = alerts_topic(site, zone)
-    components |= {f"alert_{key}": _alert(key, rule, alerts) for key, rule in rules.items()}
+    components |= _alerts(rules, alerts_topic(site, zone))
     named = {"name": zone, "model": "Zone", "via_device": device_id(site), "suggested_area": zone}
     return _document(about, device, named, components, state_topic(site, zone))
 
 
-def site_document(about: About, site: str, readings: Collection[str]) -> dict[str, Any]:
-    """A site as a device: the weather, the model, and whether something fails."""
+def site_document(about: About, site: str, readings: Collection[str], rules: Mapping[str, str]) -> dict[str, Any]:
+    """A site as a device: the weather, the model, whether something fails, and alerts about no zone."""
     components = {metric: _reading(about, metric) for metric in sorted(readings)}
     components["model"] = _entity(about, "model", "Model") | {"entity_category": "diagnostic", "icon": "mdi:brain"}
     components["problem"] = _entity(about, "problem", "Hothouse", "binary_sensor") | {
         "device_class": "problem", "entity_category": "diagnostic",
     }  # fmt: skip
+    components |= _alerts(rules, alerts_topic(site))
     return _document(about, device_id(site), {"name": site, "model": "Site"}, components, state_topic(site))
 
 
@@ -129,6 +129,10 @@ def _template(part: str, member: str) -> str:
     return f"{{{{ value_json.{part}.get('{member}') }}}}" if member == "value" else (
         f"{{{{ value_json.{part}.get('{member}', {{}}) | tojson }}}}"
     )  # fmt: skip
+
+
+def _alerts(rules: Mapping[str, str], topic: str) -> dict[str, Any]:
+    return {f"alert_{key}": _alert(key, rule, topic) for key, rule in rules.items()}
 
 
 def _alert(key: str, rule: str, topic: str) -> dict[str, Any]:

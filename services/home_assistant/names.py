@@ -67,8 +67,8 @@ def state_topic(site: str, zone: str = SITE_ZONE) -> str:
     return f"{STATES}/{site}/{zone}"
 
 
-def alerts_topic(site: str, zone: str) -> str:
-    """Where the alerts of a zone are."""
+def alerts_topic(site: str, zone: str = SITE_ZONE) -> str:
+    """Where the alerts of a zone are, or those of a site as a whole."""
     return f"{STATES}/{site}/{zone}/alerts"
 
 

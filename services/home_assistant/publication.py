@@ -15,7 +15,7 @@ import msgspec
 
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import is_weather
-from services.home_assistant.alert_states import ZoneAlerts
+from services.home_assistant.alert_states import RULES, SITE_RULES, ZoneAlerts
 from services.home_assistant.documents import About, site_document, zone_document
 from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
 from services.home_assistant.states import site_state, zone_state
@@ -79,7 +79,7 @@ class Publication:
         alerted = set()
         for alert in changes.get("alerts", ()):
             key = alert["site"], alert["zone"]
-            if self._alerts.setdefault(key, ZoneAlerts()).take([alert]):
+            if self._alerts_at(*key).take([alert]):
                 alerted.add(key)
         messages = self._removals()
         fresh, silent = self._by_readings(came)
@@ -149,13 +149,17 @@ class Publication:
     def _of_zone(self, site: str, name: str) -> list[RetainedMessage]:
         zone = self._zones[site, name]
         inside = {metric for metric in zone.readings if not is_weather(metric)}
-        rules = self._alerts.setdefault((site, name), ZoneAlerts()).rules
+        rules = self._alerts_at(site, name).rules
         document = zone_document(self._about, site, name, inside, zone.targets, rules)
         state = zone_state(zone.forecast, zone.events, inside, self._timezone_of(site))
         for target in zone.targets:  # one that cannot be forecast now is still an entity
             state["forecast"].setdefault(target, {"value": None, "attributes": {}})
         config = config_topic(self._prefix, device_id(site, name))
         return [_message(config, document), _message(state_topic(site, name), state)]
+
+    def _alerts_at(self, site: str, name: str) -> ZoneAlerts:
+        rules = SITE_RULES if name == SITE_ZONE else RULES
+        return self._alerts.setdefault((site, name), ZoneAlerts(rules))
 
     def _alerts_of(self, site: str, name: str) -> RetainedMessage:
         return _message(alerts_topic(site, name), self._alerts[site, name].state(self._timezone_of(site)))
@@ -167,7 +171,8 @@ class Publication:
         problems = [f"{component}: {said}" for component, said in sorted(self._problems.items()) if said]
         state = site_state(newest.forecast, outside, self._models, problems)
         config = config_topic(self._prefix, device_id(site))
-        return [_message(config, site_document(self._about, site, outside)), _message(state_topic(site), state)]
+        document = site_document(self._about, site, outside, self._alerts_at(site, SITE_ZONE).rules)
+        return [_message(config, document), _message(state_topic(site), state), self._alerts_of(site, SITE_ZONE)]
 
     def _removals(self) -> list[RetainedMessage]:
         """Take back the zones that have left, and sites without a zone; also those of an earlier process."""
@@ -177,9 +182,10 @@ class Publication:
         ]  # fmt: skip
         for key in gone:
             self._zones.pop(key, None)
-            self._alerts.pop(key, None)
         kept = {site for site, _ in self._zones}
         gone += [(site, SITE_ZONE) for site in {site for site, _ in gone} - kept]
+        for key in gone:
+            self._alerts.pop(key, None)
         topics = [
             topic for key in gone
             for topic in (config_topic(self._prefix, device_id(*key)), state_topic(*key), alerts_topic(*key))

@@ -82,7 +82,7 @@ class TrainingRun(TrainedOn, total=False):
     took_s: float  # until its challenger was there, and at last until it ended; by a clock that nobody sets
     version: str
     verdict: str
-    result: str  # promoted | forced | refused | in shadow | failed
+    result: str  # promoted | forced | refused | in shadow | too early | failed
     error: str
 
 

@@ -101,6 +101,7 @@ CODES: Mapping[str, str] = MappingProxyType({
     "first_of_recorded": "{count} days of recorded forecasts, no model yet",
     "last_failed": "the last one failed: none begins by itself within {wait_s}",
     "many_failed": "the last {count} failed: none begins by itself within {wait_s}",
+    "too_little": "too few rows to learn from so far: it is tried again in {wait_s}",
     "not_before": "and none begins before: {why}",
     "verdict_awaited": "after the verdict on {version}, which comes with the rows of {time}: {versions} (?:is|are) in "
     "shadow, and learn.shadows is {count}",

@@ -118,7 +118,8 @@ def certificate_of(api: ApiSettings, folder: Path) -> Certificate | None:
 
 def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings) -> Path:
     """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, says
-    from where each request comes, and lets HAProxy's own errors (no replica answers) be problems like all others. With
+    from where each request comes, and lets HAProxy's own errors be problems like all others: no replica answers, or
+    Serve has not told it of any yet, which is a 404 in plain text else, as if there were no such path. With
     TLS it listens at the API's address, too; Serve knows of a port on loopback alone then.
     """
     problem = '{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no API replica answers now"}'
@@ -135,6 +136,8 @@ def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings
         f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
         "s/^defaults$/" + r"\n    ".join(["defaults", *defaults]) + "/",
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
+        r"s#^\( *\)http-request return status 404 .*#\1http-request return status 503 "
+        rf"errorfile {home / '503.http'} if {{ path {api.route} }} || {{ path_beg {api.route.rstrip('/')}/ }}\n&#",
     ]
     if encrypted(api):
         host = f"[{api.host}]" if ":" in api.host else api.host

@@ -46,18 +46,18 @@ class View:
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
     so, at the latest when they are refused for it. ``wall_ms`` is given where receive times are those of the wall
-    clock. Of the first ``live_states`` it waits to hear what they know.
+    clock. Of the first ``live_states``, and of so many ``shards``, it waits to hear what they know.
     """
 
     def __init__(
         self, stale_after_s: float, quiet_after_s: float, clock_s: Callable[[], float],
-        wall_ms: Callable[[], int] | None = None, live_states: int = 0,
+        wall_ms: Callable[[], int] | None = None, live_states: int = 0, shards: int = 0,
     ) -> None:  # fmt: skip
         self._stale_after_s = stale_after_s
         self._quiet_after_s = min(quiet_after_s, stale_after_s)
         self._clock_s = clock_s
         self._wall_ms = wall_ms
-        self._unheard, self._awaits_shards = set(range(live_states)), live_states > 0
+        self._unheard, self._awaited_shards = set(range(live_states)), shards
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
@@ -173,12 +173,12 @@ class View:
         raise self.absent(f"there is no zone {named[:140]}{listed}", zones=known)
 
     def absent(self, detail: str, status: int = 404, **more: Any) -> ProblemError:
-        """The problem of what there is not; of 503 until every live state and a shard have said what there is."""
+        """The problem of what there is not; of 503 until every live state and shard has said what there is."""
         if self._unheard:
             return ProblemError(
                 503, "the live state does not answer now; try again in a few seconds", {"Retry-After": "5"}
             )
-        if self._awaits_shards and not self._shards:
+        if len(self._shards) < self._awaited_shards:
             return ProblemError(503, "the shards have not reported yet", {"Retry-After": "5"})
         return ProblemError(status, detail, **more)
 

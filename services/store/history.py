@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edge.wire.vocabulary import VOCABULARY
 from services.errors import FirstError, HistoryError
+from services.store.imports.missing_rows import COUNTERS, age_column, differing, filled, of_pauses, without_pauses
 from services.store.rows import ClosedStep, DeviceRows
 from services.store.storage import Storage, always, stored_in
 from services.store.tables.old_files import refuse_old_files
@@ -37,15 +36,10 @@ readers of the new step miss them. What is there stays, and nobody counts a time
 
 _DAY_MS = 86_400_000
 
+LOOK_BACK_MS = 31 * _DAY_MS
+"""So far back an import looks for a zone's row before: a file of a month, which is read whole anyway."""
 FLUSHED_ROWS = 100_000
 """About as many rows, of zones and devices, are written at once: they are in memory several times then."""
-BRIDGED_S = 3600
-"""So long may a metric be unread before an import fills it in beside others that were read. Learners and rules bridge a
-shorter time, and a device that sends every ten minutes keeps a series of its own.
-"""
-COUNTERS = frozenset(name for name, metric in VOCABULARY.items() if metric.kind == "counter")
-ROUNDING = 1e-4
-"""Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
 
 class MissingAdded(NamedTuple):
@@ -55,15 +49,6 @@ class MissingAdded(NamedTuple):
     there: int
     conflicts: int  # rows that say something else than was read
     filled: int  # rows that were there, and got values that nobody had read
-
-
-def age_column(channel: str) -> str:
-    """The column with the age in seconds of a channel's newest reading.
-
-    >>> age_column("rh_pct")
-    'rh_pct_age_s'
-    """
-    return f"{channel}_age_s"
 
 
 class History:
@@ -126,10 +111,11 @@ class History:
         """Make zone rows of a site durable, where there is none of that zone and end: what was read stays.
 
         A row that is there gets values where it has none: all that the new row knows, where nothing was read, as of a
-        site whose gateway was away; else of metrics that were unread for over :data:`BRIDGED_S`, as of a zone whose
-        devices were away while the site's weather station sent on. What a counter gained meanwhile stands in the row of
-        its next reading, so that it is not filled in. ``rows`` has the columns of :func:`zone_table`. For the
-        partition's writer, who flushes before: rows that wait for a flush are not looked at. Raises as :meth:`flush`.
+        site whose gateway was away; else of metrics that were unread for over an hour (``BRIDGED_S``), as of a zone
+        whose devices were away while the site's weather station sent on. What a counter gained meanwhile stands in the
+        row of its next reading. So it is not filled in, nor added in a pause that a running system has passed over.
+        ``rows`` has the columns of :func:`zone_table`. For the partition's writer, who flushes before: rows that wait
+        for a flush are not looked at. Raises as :meth:`flush`.
         """
         ends = rows["end_ms"].to_numpy()
         # Of whatever step: a zone has one row at an end.
@@ -145,15 +131,46 @@ class History:
         known = [there.get(key) for key in zip(rows["end_ms"].to_pylist(), rows["zone"].to_pylist(), strict=True)]
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
+        there_now = before
         before = before.take(pa.array([n for n in known if n is not None], pa.int64()))
-        both, fills = _filled(before, old, self.channels, self.step_s)
-        conflicts = _differing(old, both, self.channels)
+        both, fills = filled(before, old, self.channels, self.step_s)
+        conflicts = differing(old, both, self.channels, self.step_s)
         if len(new):
+            new = self._without_counted(site, new, there_now)
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
         if fills.any():
-            filled = both.filter(pa.array(fills))
-            self.zones.replace(partition, self.step_s, _each_once(filled, ZONE_ROWS.identity), check)
+            whole = both.filter(pa.array(fills))
+            self.zones.replace(partition, self.step_s, _each_once(whole, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), int((~fills).sum()), conflicts, int(fills.sum()))
+
+    def _without_counted(self, site: str, new: pa.Table, there: pa.Table) -> pa.Table:
+        """New rows of a site without what counters gained that they do not count: see :func:`without_pauses`.
+        ``there`` has the site's rows of that time.
+        """
+        counters = sorted(COUNTERS & set(new.column_names))
+        columns = ["zone", "end_ms", *counters, *map(age_column, counters)]
+        there = there.select([name for name in columns if name in there.column_names])
+        ends = new["end_ms"].to_numpy()
+        first_ms, last_ms = int(ends.min()), int(ends.max())
+        before = self.zones.read(first_ms - LOOK_BACK_MS, first_ms - 1, [site], columns=columns)
+        around = [there] if before is None else [there, before]
+        paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
+        if not len(paused):
+            return new
+        missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, _DAY_MS
+        while missed and self.zones.files(after_ms, None, [site]):  # the pause's end may be months away
+            after = self.zones.read(after_ms, after_ms + length_ms, [site], columns=columns)
+            assert after is not None
+            around.append(after)
+            missed -= set(after["zone"].to_pylist())
+            after_ms, length_ms = after_ms + length_ms, 2 * length_ms
+        return without_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)
+
+    def rewritten_until_ms(self, site: str, first_ms: int, last_ms: int) -> int:
+        """The end of the newest row in the files that may hold rows of a site from ``first_ms`` to ``last_ms``, which
+        :meth:`add_missing` may write anew; ``last_ms`` without any.
+        """
+        return self.zones.reach_ms(first_ms - 1, last_ms, [site]) or last_ms
 
     def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
         """Make few files of months that ended before the day of ``before_ms``; returns how many it replaced.
@@ -243,71 +260,6 @@ def zone_table(channels: Sequence[str], steps: Sequence[ClosedStep], step_s: int
     for index, channel in enumerate(channels):
         columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
     return pa.table(columns)
-
-
-def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
-    """How many rows say something else than the old row beside them, of a channel that both know. Rows of an import
-    that an earlier release has begun may lack one.
-    """
-    differs = np.zeros(len(new), bool)
-    for name in channels:
-        if name in old.column_names and name in new.column_names:
-            said, there = new[name].to_numpy(), old[name].to_numpy()
-            differs |= np.abs(said - there) > ROUNDING * np.maximum(np.abs(there), 1)  # not so of NaN
-    return int(differs.sum())
-
-
-def _were_read(rows: pa.Table, channels: Sequence[str], step_s: int) -> npt.NDArray[np.bool_]:
-    """In which rows of this length anything was read, also of a metric that is none of the ``channels`` any more: a
-    value may also be one that holds from a reading before.
-    """
-    read = np.zeros(len(rows), bool)
-    for name in {*channels, *(name for name in rows.column_names if age_column(name) in rows.column_names)}:
-        age_s, value = _numbers(rows, age_column(name)), _numbers(rows, name)
-        read |= (age_s < step_s) | (np.isnan(age_s) & ~np.isnan(value))
-    return read
-
-
-def _filled(
-    there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int
-) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """The rows that are ``there``, with values of the ``rows`` beside them as :meth:`History.add_missing` says; and
-    which of them got any.
-    """
-    rows = _without_counted(rows, there)
-    same_step = _numbers(there, "step_s") == step_s
-    unread = same_step & ~_were_read(there, channels, step_s) & _were_read(rows, channels, step_s)
-    fills = unread.copy()
-    for name in channels:
-        value, age_s = _numbers(there, name), _numbers(there, age_column(name))
-        new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
-        missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
-        takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
-        fills |= missing
-        for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
-            kept = there.drop_columns(column) if column in there.column_names else there
-            there = kept.append_column(column, pa.array(np.where(takes, other, old)))
-    return there, fills
-
-
-def _without_counted(rows: pa.Table, there: pa.Table) -> pa.Table:
-    """The rows without what counters gained that were read before the row ``there``: the row of their next reading has
-    it.
-    """
-    for name in COUNTERS:
-        counts_on = ~np.isnan(_numbers(there, age_column(name)))
-        for column in (name, age_column(name)):
-            if column in rows.column_names:
-                left = pa.array(np.where(counts_on, np.float32(np.nan), _numbers(rows, column)))
-                rows = rows.drop_columns(column).append_column(column, left)
-    return rows
-
-
-def _numbers(rows: pa.Table, column: str) -> npt.NDArray[np.float32]:
-    """A column's values [n]; NaN where older rows do not have it."""
-    if column not in rows.column_names:
-        return np.full(len(rows), np.nan, np.float32)
-    return np.asarray(rows[column].to_numpy(), np.float32)
 
 
 def _each_once(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -90,6 +90,37 @@ def test_quality_0_is_not_kept_for_who_is_away(tmp_path: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_who_takes_a_connection_over_gets_all_that_comes(tmp_path: Path, kind: str) -> None:
+    """Of whatever quality: a gateway that connects again before the broker has seen its connection end, too."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        with (
+            waiting_session(broker, acknowledges=True) as (_, before),
+            waiting_session(broker, acknowledges=True) as (_, received),
+            device(broker.address) as publish,
+            device(broker.address, qos=0) as publish_unsure,
+        ):
+            publish([("waits", b"1")])
+            until(lambda: received)
+            publish_unsure([("waits", b"2")])
+            until(lambda: len(received) > 1)
+        assert [message.payload for message in received] == [b"1", b"2"]
+        assert not before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_of_quality_2_gets_all_that_waits(tmp_path: Path, kind: str) -> None:
+    """Also while its client answers nothing, as one that is busy: each message would wait for the one before."""
+    waited = [str(n).encode() for n in range(5)]
+    with local_broker(tmp_path / "b", kind) as broker:
+        with waiting_session(broker, qos=2):
+            pass
+        with device(broker.address, qos=2) as publish:
+            publish([("waits", payload) for payload in waited])
+        with waiting_session(broker, qos=2) as (_, received):
+            until(lambda: [message.payload for message in received] == waited)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_topics_retain_goes_to_who_subscribes_alone(tmp_path: Path, kind: str) -> None:
     """Alerts are retained, and a device with a login that reads nothing was sent them when it connected."""
     with local_broker(tmp_path / "b", kind) as broker, waiting_session(broker, acknowledges=True) as (_, received):
@@ -188,8 +219,9 @@ def _silent_login(address: MqttAddress, client_id: str, *, clean: bool) -> socke
 
 @contextmanager
 def waiting_session(
-    broker: LocalBroker, *, acknowledges: bool = False, when_connected: Callable[[], object] = lambda: None
-) -> Iterator[tuple[float, list[MQTTMessage]]]:
+    broker: LocalBroker, *, acknowledges: bool = False, when_connected: Callable[[], object] = lambda: None,
+    qos: int = 1,
+) -> Iterator[tuple[float, list[MQTTMessage]]]:  # fmt: skip
     """A session's connection: how long its subscription waited for an answer, and what it gets."""
     received: list[MQTTMessage] = []
     subscribed: list[object] = []
@@ -200,7 +232,7 @@ def waiting_session(
             client.ack(message.mid, message.qos)
 
     client = new_client(broker.address, "test-session", persistent=True, v5=broker.address.v5)
-    client.on_connect = lambda client, *_: (client.subscribe("waits", qos=1), when_connected())
+    client.on_connect = lambda client, *_: (client.subscribe("waits", qos=qos), when_connected())
     client.on_subscribe = lambda *given: subscribed.append(given)
     client.on_message = on_message
     began_s = time.monotonic()

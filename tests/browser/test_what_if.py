@@ -40,17 +40,23 @@ def test_the_slider_follows_the_mouse(page: Page, tmp_path: Path) -> None:
 
 
 def test_a_time_is_typed_in_one_go(page: Page, tmp_path: Path) -> None:
-    """Minutes that are typed after hours are minutes, though the plan is drawn anew in between."""
-    house = House(tmp_path)
+    """By the digits of a list of quarter hours: a field of the browser's own has AM and PM where its maker is used to
+    them, beside a page of 24 hours. The time that holds is in the list, also between quarters.
+    """
+    house = House(tmp_path, origin_ms=ORIGIN_MS + 2 * STEP_MS)
     house.fill()
+    offered = "document.querySelector('#from').options.length"
     with opened(house) as address:
         page.open(f"{address}/#/whatif/demo/north-1")
         page.until(ANSWERED)
+        assert page.ask(f"[document.querySelector('#from').value, {offered}]") == ["01:10", 97]
         page.ask("document.querySelector('#from').focus()")
-        for key in "0545":
+        for key in "05:45":
             page.press(key)
         page.until("document.querySelector('#from').value === '05:45'")
         page.until(f"{VIEW}.includes('Tue 1 Mar, 05:45 to')")
+        assert page.ask(offered) == 96
+        assert page.complaints == []
 
 
 def test_a_change_may_begin_now(page: Page, tmp_path: Path) -> None:

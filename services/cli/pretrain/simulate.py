@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,6 +127,7 @@ def _together(
     context = multiprocessing.get_context("spawn")  # a forked process would have its parent's threads but not run them
     queue = context.Queue()
     with ProcessPoolExecutor(at_a_time, context, initializer=_listen, initargs=(queue,)) as pool:
+        others = multiprocessing.active_children()
         running = [pool.submit(_in_worker, chunk) for chunk in chunks]
         try:
             while not all(one.done() for one in running):
@@ -134,10 +136,17 @@ def _together(
                 failed = next((one for one in running if one.done() and one.exception()), None)
                 if failed:
                     failed.result()
+            return [one.result() for one in running]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            _end(process for process in multiprocessing.active_children() if process not in others)
             raise
-        return [one.result() for one in running]
+
+
+def _end(workers: Iterable[BaseProcess]) -> None:
+    """The pool sends SIGTERM and waits without an end, also for one that does not hear it."""
+    for worker in workers:
+        worker.kill()
 
 
 def _waiting(queue: Any) -> Iterator[int]:

@@ -26,7 +26,15 @@ from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
 from services.ingest.alerts.zone_facts import OF_ROWS, facts_of_row, present
-from services.ingest.alerts.zone_look import PartitionView, can_foresee, clock_of, known_share, look_at, rows_of_day
+from services.ingest.alerts.zone_look import (
+    PartitionView,
+    can_foresee,
+    clock_of,
+    known_share,
+    look_at,
+    rows_of_day,
+    silent_since,
+)
 from services.ingest.windows.closed import Mark
 from services.messages import F32, ShownAlert, SiteRulesShown
 from services.store.rows import DeadLetter, DeviceRows, SiteStep
@@ -275,7 +283,7 @@ class PartitionAlerts:
                 self._tell(offset, self._groups.of(site, zone).desk.unread(end_ms, site, zone))
         if ahead is None:
             return
-        old = np.flatnonzero(is_old)
+        old, silent = np.flatnonzero(is_old), silent_since(rows, self._spec, end_ms, zones)
         together: dict[int, tuple[RuleGroup, list[int]]] = {}  # zones with the same rules
         for z in old.tolist():
             group = self._groups.of(site, zones[z])
@@ -283,7 +291,8 @@ class PartitionAlerts:
         for group, at in together.values():
             names = [zones[z] for z in at]
             indices, some = group.indices(site, names), np.array(at)
-            changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock_of(place, end_ms))
+            clock = clock_of(place, end_ms)
+            changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock, silent)
             self._tell(offset, changed)
         self.counts["alert_looks"] += len(old)
 

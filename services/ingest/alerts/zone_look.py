@@ -12,11 +12,13 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 
 from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
 from models.alerts.rule_watch import METRICS, SiteAhead, with_held
 from models.features.inputs import day_bins
+from models.features.regressors import HOLD_MS
 from models.features.weather_metrics import is_weather
 from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
@@ -29,7 +31,9 @@ from services.ingest.plans.intake import PartitionPlans
 from services.messages import F32
 from services.store.rows import SiteStep
 
-__all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day"]
+__all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at", "rows_of_day", "silent_since"]
+
+Bool = npt.NDArray[np.bool_]
 
 AIR = "air_temp_c"
 DAY_MS = 86_400_000
@@ -91,8 +95,22 @@ def known_share(rows: F32, spec: ForecastSpec) -> F32:
     """The share of the day of which anything that rules read in a zone is known, ``[Z]``: where the thermometer fails
     CO₂ is still watched.
     """
+    return np.asarray(_known(rows, spec).mean(axis=1))
+
+
+def silent_since(rows: F32, spec: ForecastSpec, end_ms: int, zones: Sequence[str]) -> dict[str, int]:
+    """When something of what rules read was last read, of zones where that is over an hour ago, but no day; ``rows
+    [Z, L, C]`` end with ``end_ms`` and are as :func:`rows_of_day` gives them.
+    """
+    known, held_ms = _known(rows, spec), HOLD_MS - HOLD_MS % spec.step_ms
+    back = np.where(known.any(axis=1), known[:, ::-1].argmax(axis=1), 0)
+    return {zones[z]: end_ms - int(back[z]) * spec.step_ms - held_ms for z in np.flatnonzero(back).tolist()}
+
+
+def _known(rows: F32, spec: ForecastSpec) -> Bool:
+    """In which rows anything that rules read in a zone is known, ``[Z, L]``."""
     columns = [spec.channels.index(name) for name in METRICS if name in spec.channels and not is_weather(name)]
-    return np.asarray(np.isfinite(rows[:, :, columns]).any(axis=2).mean(axis=1))
+    return np.asarray(np.isfinite(rows[:, :, columns]).any(axis=2))
 
 
 def clock_of(place: Place, now_ms: int) -> Clock:

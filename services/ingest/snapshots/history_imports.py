@@ -30,6 +30,8 @@ __all__ = ["HistoryImports"]
 _log = logging.getLogger(__name__)
 
 ROUND_S = 0.2
+ROWS_TOGETHER = 100_000
+"""About as many rows are added at once, where files have them together; they are in memory several times then."""
 WHAT = "import"
 
 
@@ -99,12 +101,13 @@ class HistoryImports:
         self, job: ImportJob, note: ImportNote, partitions: Mapping[int, Partition], until_s: float
     ) -> None:  # fmt: skip
         while note["state"] == "new" and self._clock_s() < until_s:
-            self._add_day(job, note, partitions[self._number(note)])
+            self._add_some(job, note, partitions[self._number(note)])
 
-    def _add_day(self, job: ImportJob, note: ImportNote, partition: Partition) -> None:
-        """Add one day's rows; those not older than the site's newest live row are not the past."""
+    def _add_some(self, job: ImportJob, note: ImportNote, partition: Partition) -> None:
+        """Add a day's rows, or those of more; those not older than the site's newest live row are not the past."""
         days = self._days.get(job.id) or self._days.setdefault(job.id, job.days())
-        rows, newest, changed = days[note["days"]], partition.learner.latest.get(note["site"]), note.copy()
+        rows, until = self._together(note["site"], days, note["days"])
+        newest, changed = partition.learner.latest.get(note["site"]), note.copy()
         if newest is not None:
             old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= newest.end_ms))
             changed["too_new"] += len(rows) - len(old)
@@ -117,14 +120,26 @@ class HistoryImports:
             )
             for name, count in found._asdict().items():
                 changed[name] = changed.get(name, 0) + count  # type: ignore[literal-required]
-        changed["days"] += 1
+        changed["days"] = until
         if changed["days"] == note["of_days"]:
             oldest_ms = 0 if newest is None else newest.end_ms - REGROW_DAYS * DAY_MS
-            # Rows that were there count too: a day that was added, and not noted before a crash, was there afterwards.
+            # Rows that were there count too: days that were added, and not noted before a crash, were there afterwards.
             learns = changed["added"] + changed["there"] + changed.get("filled", 0) > 0 and note["last_ms"] > oldest_ms
             changed["state"] = "added" if learns else "done"
             del self._days[job.id]
         self._keep(job, note, changed, partition.number)
+
+    def _together(self, site: str, days: ImportDays, index: int) -> tuple[pa.Table, int]:
+        """The rows of a day, and of the days after it whose rows may be in the same files of the history, up to some
+        number: a file that is written anew for each day is written thirty times. And the index of the next day.
+        """
+        rows, until = [days[index]], index + 1
+        ends = rows[0]["end_ms"].to_numpy()
+        reach_ms = self._history.rewritten_until_ms(site, int(ends.min()), int(ends.max()))
+        while until < days.begun_until(index, reach_ms) and sum(map(len, rows)) < ROWS_TOGETHER:
+            rows.append(days[until])
+            until += 1
+        return pa.concat_tables(rows), until
 
     def _begin(self, partitions: Mapping[int, Partition]) -> None:
         """Grow again the partitions in which zones are there whose rows were added; others wait until they come."""

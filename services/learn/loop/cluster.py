@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -85,6 +86,7 @@ class RayCluster:
         self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
         self._examples = ShownExamples(storage_of(settings), self._spec)
         self._days = 0.0
+        self._zones = 0  # that shards had when they were last seen
         self._comparison = ComparisonProcess()
 
     def history_span(self) -> tuple[int, int] | None:
@@ -151,17 +153,24 @@ class RayCluster:
             if count * (1 - self.learn.held_back) < LEAST_EXAMPLES:
                 return 0.0
             return (newest - oldest) / DAY_MS
-        window_ms = int(max(self.learn.window_days, self.learn.min_days) * DAY_MS)
+        window_ms = max(self._window_ms(), int(self.learn.min_days * DAY_MS))
         return self._history.covered_ms(max(oldest, newest - window_ms), newest) / DAY_MS
 
     def least_days(self) -> float:
         """So many days of rows a training needs at least, whatever the settings say: trees the more, the fewer zones
-        there are; 0 for others.
+        there are; 0 for others. Of zones that joined late it needs more than that, and says so when it is tried.
         """
         if self._expert is not TREES:
             return 0.0
-        zones = sum(len(stats["zones"]) for stats in self._shards())
-        return least_days(self._spec, zones) / (1 - self.learn.held_back)  # its twin does without these
+        with suppress(TrainingError):  # a shard that is away has its zones all the same
+            self._zones = sum(len(stats["zones"]) for stats in self._shards())
+        return least_days(self._spec, self._zones) / (1 - self.learn.held_back)  # its twin does without these
+
+    def _window_ms(self) -> int:
+        """How far a training looks back: where the settings hold so much back that it would never find enough, so far
+        that it does, and a day more, as the first row of a window begins within it.
+        """
+        return int(max(self.learn.window_days, self.least_days() + 1) * DAY_MS)
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""
@@ -192,7 +201,7 @@ class RayCluster:
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet")
-        after_ms = newest_ms - int(learn.window_days * DAY_MS)
+        after_ms = newest_ms - self._window_ms()
         use_gpu, workers = _devices(learn) if FAMILIES[learn.kind].by_ray else (False, 0)
         return Job(
             name=_name(order.started_ms), storage=str(self._settings.storage_folder.resolve()), where=self._where,

@@ -17,7 +17,15 @@ from typing import Protocol, cast
 
 from edge.timing import Backoff, Periodic
 from services.config import LearnSettings
-from services.errors import HothouseError, ModelFilesError, RegistryError, RegistryRefusedError, TrainingError, words_of
+from services.errors import (
+    HothouseError,
+    ModelFilesError,
+    RegistryError,
+    RegistryRefusedError,
+    TooLittleHistoryError,
+    TrainingError,
+    words_of,
+)
 from services.learn.learning_status import LearningStatus, StatusSink
 from services.learn.loop.due_training import DueTraining, StreamHistory
 from services.learn.loop.triggers import Trigger
@@ -238,12 +246,17 @@ class Retrainer:
                 learning_status.errors.pop(name, None)
         except Exception as error:  # whatever went wrong, the champion stays, and a later try may be better
             self._due_promotion.look_again()
-            if not self._stopping.is_set():
+            if isinstance(error, TooLittleHistoryError) and trigger.kind != "operator":
+                run |= {"result": "too early", "error": error.message}  # no fault: it waits for more
+                for name in ("training", "schedule"):
+                    learning_status.errors.pop(name, None)
+            elif not self._stopping.is_set():
                 self._fail(run, error)
         finally:
             learning_status.running = None
-            failed = run.get("result") == "failed"
-            self._triggers.ended(self._monotonic_s(), failed)  # first: who sees that it ended may ask for the next one
+            result = run.get("result")
+            # First: who sees that it ended may ask for the next one.
+            self._triggers.ended(self._monotonic_s(), failed=result == "failed", too_little=result == "too early")
             learning_status.last_run = run | {
                 "ended_ms": self._wall_ms(), "took_s": self._monotonic_s() - started_s
             }  # fmt: skip

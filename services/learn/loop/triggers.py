@@ -48,10 +48,10 @@ class Triggers:
     slots from before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
     rows are a schedule by the stream's own time.
 
-    After each end no retraining starts by itself for ``cool_down_s``; each further one in a row that failed doubles
-    that, up to an hour. Neither drift nor volume starts one for ``rest`` times as long as the last one took: where many
-    sites drift in turn, most of the time nothing is trained. An operator's wish waits for neither. All times are
-    seconds of one monotonic clock.
+    After each end no retraining starts by itself for ``cool_down_s``; each further one in a row that failed, or found
+    too little to learn from, doubles that, up to an hour. Neither drift nor volume starts one for ``rest`` times as
+    long as the last one took: where many sites drift in turn, most of the time nothing is trained. An operator's wish
+    waits for neither. All times are seconds of one monotonic clock.
 
     >>> from services.learn.loop.schedule import Every
     >>> triggers = Triggers(Every(60, now_s=0), cool_down_s=5, min_days=2, now_s=0)
@@ -72,6 +72,7 @@ class Triggers:
         self._cool_down_s, self._rest = cool_down_s, rest
         self._pause = Backoff(max(cool_down_s, 1.0), max(cool_down_s, LONGEST_PAUSE_S))
         self._failures = 0  # in a row
+        self._found_too_little = False  # the last one
         self.min_days = min_days
         self.has_model = False
         self._quiet_until_s = self._scheduled_from_s = now_s
@@ -134,8 +135,14 @@ class Triggers:
         return max(now_s, self._quiet_until_s, slot_s)
 
     def failed_words(self, now_s: float) -> str:
-        """Why nothing begins by itself now, where that is because trainings fail; else empty."""
-        if not self._failures or now_s >= self._quiet_until_s:
+        """Why nothing begins by itself now, where that is because trainings fail, or had too little to learn from; else
+        empty.
+        """
+        if now_s >= self._quiet_until_s:
+            return ""
+        if self._found_too_little:
+            return f"too few rows to learn from so far: it is tried again in {in_words(self._quiet_until_s - now_s)}"
+        if not self._failures:
             return ""
         count = "the last one" if self._failures == 1 else f"the last {self._failures}"
         return f"{count} failed: none begins by itself within {in_words(self._quiet_until_s - now_s)}"
@@ -172,14 +179,13 @@ class Triggers:
         """A retraining has its challenger. What it waits for now is not training time, so no rest counts it."""
         self._trained_s = now_s
 
-    def ended(self, now_s: float, failed: bool = False) -> None:
-        """A retraining ended, well or not."""
-        self._running = False
-        if failed:
-            self._failures += 1
+    def ended(self, now_s: float, failed: bool = False, too_little: bool = False) -> None:
+        """A retraining ended, well or not, or it found too little to learn from."""
+        self._running, self._found_too_little = False, too_little
+        self._failures = self._failures + 1 if failed else 0
+        if failed or too_little:
             self._quiet_until_s = now_s + self._pause.next_s()
         else:
-            self._failures = 0
             self._pause.reset()
             self._quiet_until_s = now_s + self._cool_down_s
         worked_until_s = now_s if self._trained_s is None else self._trained_s

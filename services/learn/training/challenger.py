@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from models import artefact
 from models.evaluation.forecast_errors import evaluate
 from models.evaluation.gate import Verdict, judge
-from models.families import FAMILIES, Model, UnknownFamilyError, beginning_of, family_of, takes_of
+from models.families import FAMILIES, Model, TooLittleError, UnknownFamilyError, beginning_of, family_of, takes_of
 from models.features.windows import WindowSet
 from models.trees.tree_grower import GrowerError
-from services.errors import TrainingError
+from services.errors import TooLittleHistoryError, TrainingError
 from services.learn.records import Candidate
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
@@ -94,6 +94,8 @@ class _Work:
         try:
             settings = job.learn.model_dump()
             return self.family.fit(self.cases, origins, settings, cut_ms=cut_ms, start=reference.start), None
+        except TooLittleError as error:
+            raise TooLittleHistoryError(str(error)) from error
         except (ValueError, GrowerError) as error:
             raise TrainingError(str(error), getattr(error, "hint", "")) from error
 
@@ -243,7 +245,7 @@ def _compared_on(work: _Work, cut_ms: int) -> I64:
         cut_ms = work.whole.to_ms - (work.whole.to_ms - work.whole.from_ms) // 10
     origins = origins_after(cut_ms, work.cases)
     if not len(origins):
-        raise TrainingError("the history is too short: no row that was held back can be forecast")
+        raise TooLittleHistoryError("the history is too short: no row that was held back can be forecast")
     return origins
 
 

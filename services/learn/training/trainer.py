@@ -25,14 +25,14 @@ import ray.train.torch
 import torch
 from torch import nn
 
-from models.families import family_of
+from models.families import TooLittleError, family_of
 from models.features.windows import WindowSet
 from models.network.progress import ProgressError, TrainingProgress
 from models.network.residual_network import ResidualNetwork
 from models.network.sharding import shard
 from models.network.training import FitResult, TrainingConfig, fit, quantile_network
 from models.spec import ForecastSpec, Place
-from services.errors import TrainingError
+from services.errors import TooLittleHistoryError, TrainingError
 from services.learn.training.dataset import collect
 from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.placement_groups import note_reservation
@@ -109,6 +109,8 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
         with quiet():
             result = trainer.fit()
     except (ray.train.TrainingFailedError, ValueError, RuntimeError) as error:
+        if isinstance(_innermost(error), TooLittleError):
+            raise TooLittleHistoryError(first_cause(error)) from error
         raise TrainingError(f"the training failed: {first_cause(error)}") from error
     finished: FitResult = result.return_value
     if not all(np.isfinite(array).all() for array in finished.state.values()):
@@ -264,10 +266,13 @@ def quiet() -> Iterator[None]:
 
 def first_cause(error: BaseException) -> str:
     """The sentence of the innermost error that says anything: workers' errors come wrapped several times."""
+    error = _innermost(error)
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def _innermost(error: BaseException) -> BaseException:
     failures = getattr(error, "worker_failures", None)
     if failures:
-        return first_cause(next(iter(failures.values())))
+        return _innermost(next(iter(failures.values())))
     cause = getattr(error, "cause", None) or error.__cause__
-    if isinstance(cause, BaseException) and cause is not error:
-        return first_cause(cause)
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    return _innermost(cause) if isinstance(cause, BaseException) and cause is not error else error

@@ -46,6 +46,7 @@ class Backend(Protocol):
     """
 
     live_states: int
+    shards: int
 
     def live_state_of(self, site: str) -> int:
         """The index of the live state that knows a site."""

@@ -81,8 +81,9 @@ class ApiState:
         self.events = EventStream(clock_s, backend.live_states)
         quiet_after_s = 2 * spec.step_ms / 1000 + 60
         self.view = View(
-            stale_after_s, quiet_after_s, clock_s, wall_ms if receive_clock == "wall" else None, backend.live_states
-        )
+            stale_after_s, quiet_after_s, clock_s, wall_ms if receive_clock == "wall" else None,
+            backend.live_states, backend.shards,
+        )  # fmt: skip
         self._clock_s = clock_s
         self._begun_s = clock_s()
         self._heard_s: dict[int, float] = {}  # live state -> when it last answered

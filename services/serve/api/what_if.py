@@ -38,15 +38,15 @@ def changes_asked(changes: Sequence[ChangeIn], origin_ms: int, place: Place) -> 
     for number, change in enumerate(changes):
         where = f"body.changes.{number}"
         begin_ms = origin_ms if change.begin is None else _time(f"{where}.from", change.begin, origin_ms - 1, place)
+        if begin_ms >= origin_ms + DAY_MS:
+            words = f"{utc_text(begin_ms)} does not lie in the day after the forecast's origin, {utc_text(origin_ms)}"
+            raise ProblemError(422, f"{where}.from: {words}")
         end_ms = origin_ms + DAY_MS if change.end is None else _time(f"{where}.to", change.end, begin_ms, place)
         if end_ms <= begin_ms:
             raise ProblemError(422, f"{where}.to: {utc_text(end_ms)} is not after its beginning, {utc_text(begin_ms)}")
         if end_ms <= origin_ms:
             words = f"{where}.to: the change is over before the forecast begins, at {utc_text(origin_ms)}"
             raise ProblemError(422, words)
-        if begin_ms >= origin_ms + DAY_MS:
-            words = f"{utc_text(begin_ms)} is more than a day after the forecast's origin, {utc_text(origin_ms)}"
-            raise ProblemError(422, f"{where}.from: {words}")
         how, value = change.wanted
         asked.append(
             ChangeAsked(metric=change.metric, how=how, value=value, begin_ms=max(begin_ms, origin_ms), end_ms=end_ms)

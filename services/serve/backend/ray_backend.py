@@ -76,7 +76,7 @@ class RayBackend(StoredReads):
 
     def __init__(self, settings: Settings, forecaster: Any) -> None:
         super().__init__(settings)
-        self.live_states = settings.live_states
+        self.live_states, self.shards = settings.live_states, settings.stream.shards
         self._actors = ActorCalls(namespace_of(settings))
         self._forecaster = forecaster
         self._publishers = ThreadPoolExecutor(PUBLISHERS, "publishers")

@@ -14,9 +14,11 @@ const VIEWS = { now: "now", zone: "zone", whatif: "what_if", quality: "quality",
 const load = (name) => Promise.all([import(`./views/${VIEWS[name]}.js`), learn(`.${VIEWS[name]}`)]).then(([found]) => found.default);
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
+const UPGRADE_MS = 600_000; // so long servers of two versions may answer in turn
 let open = { name: "", key: "", view: null, isThere: false }; // whether its zone is
 let lastKey = "";
 let kept = ""; // the address of what is open
+let place = 0; // where it is in the browser's history, which counts up: its own entries have no number
 
 // The zone that was looked at last, unless it has left.
 const usualKey = () => (store.loaded && !zoneOf(lastKey) ? "" : lastKey);
@@ -53,7 +55,7 @@ function showFrame() {
   const banner = [];
   if (store.live === false) banner.push(h("p", { class: "bad" }, t(store.loaded ? "lost.since" : "lost.never", { time: whenOf(store.lostAt, Date.now(), Intl.DateTimeFormat().resolvedOptions().timeZone) })));
   else if (store.problem) banner.push(h("p", { class: "warn" }, reason(store.problem)));
-  else if (store.isOld) banner.push(h("p", { class: "soft small" }, t("page.old"))); // not by itself: it would forget its key
+  else if (store.otherSince && Date.now() - store.otherSince >= UPGRADE_MS) banner.push(h("p", { class: "soft small" }, t("page.old"))); // not by itself: it would forget its key
   if (byId("banner").innerText !== banner.map((one) => one.innerText).join()) put(byId("banner"), banner);
   const where = zoneOf(open.key);
   document.title = `${t(`view.${open.name || "now"}`)}${where ? ` – ${where.label}` : ""} – Hothouse`;
@@ -94,14 +96,24 @@ async function changed(choice) {
   show(true);
 }
 
-// Another view was asked for while something is not saved: that stays, unless the person says otherwise.
-async function leave(wanted) {
+// Another view was asked for while something is not saved: that stays, unless the person says otherwise. The browser goes back to
+// its entry, so that no other one is lost.
+async function leave() {
   const view = open.view;
-  history.replaceState(null, "", kept);
-  if (byId("sure").open) return;
-  if (!(await sure(t("rules.leave"))) || open.view !== view) return;
+  if (byId("sure").open) {
+    history.replaceState(history.state, "", kept);
+    return;
+  }
+  const steps = (history.state?.place ?? place + 1) - place; // a link makes a new entry
+  history.go(-steps);
+  const goes = await sure(t("rules.leave"));
+  if (open.view !== view) return;
+  if (!goes) {
+    view.stay();
+    return;
+  }
   view.discard();
-  location.hash = wanted;
+  history.go(steps);
 }
 
 // The focus that the view before had goes to the same control of the next one once that is there, until then to the view
@@ -120,9 +132,11 @@ function refocus(box, id) {
 function show(anew) {
   let { name, key } = route();
   if (!anew && open.view?.unsaved?.() && (open.name !== name || open.key !== key)) {
-    leave(location.hash);
+    leave();
     return;
   }
+  if (history.state?.place === undefined) history.replaceState({ place: place + 1 }, "");
+  ({ place } = history.state);
   if (OF_ZONE.includes(name)) {
     if (!key) key = usualKey() || store.zones[0]?.key || "";
     if (key) lastKey = key;
@@ -162,7 +176,7 @@ listen((kind, what) => {
 async function start() {
   load(route().name).catch(() => {}); // it comes while words do
   shade();
-  await speak(language());
+  while (!(await speak(language()).then(() => true, () => false))) await new Promise((again) => setTimeout(again, 2000)); // over a poor network
   listenForKeys();
   onLock(showFrame);
   showWords();

@@ -21,7 +21,7 @@ export const store = {
   live: null, // null: not known yet
   lostAt: 0,
   problem: null, // why nothing can be shown
-  isOld: false, // whether the server has other files of this page than those that it began with
+  otherSince: 0, // since when the server has other files of this page than those that it began with
 };
 
 const listeners = new Set();
@@ -116,9 +116,11 @@ export function loadAll() {
 }
 
 async function everything() {
+  const known = new Map(store.zones.map((zone) => [zone.key, zone.origin_ms]));
   try {
     await loadZones();
     store.problem = null;
+    for (const { key, origin_ms } of store.zones) if ((known.get(key) ?? origin_ms) !== origin_ms) emit("zone", key); // nobody told of it
     await Promise.all([loadAlerts(), loadDays()]);
     emit("state");
   } catch (error) {
@@ -152,7 +154,7 @@ function take(kind, said) {
   if (kind === "hello") {
     if (said.health) store.health = said.health;
     page ||= said.page ?? "";
-    store.isOld = page !== (said.page ?? page);
+    store.otherSince = page === (said.page ?? page) ? 0 : store.otherSince || Date.now();
     if (said.anew || !store.loaded) loadAll();
     else emit("state");
   } else if (kind === "forecasts") takeForecasts(said);

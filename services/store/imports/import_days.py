@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,6 +49,10 @@ class ImportDays:
                 self._held = groups, self._file.read_row_groups(groups)
         rows = self._held[1]
         return rows.filter(pa.array(rows["end_ms"].to_numpy() // DAY_MS == day))
+
+    def begun_until(self, index: int, until_ms: int) -> int:
+        """The index after the last day from ``index`` on that has begun by ``until_ms``; at least that after it."""
+        return max(bisect_right(self._days, until_ms // DAY_MS), index + 1)
 
     def __iter__(self) -> Iterator[pa.Table]:
         return (self[index] for index in range(len(self)))

@@ -8,6 +8,7 @@ import re
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from edge.wire.trace_id import step_trace_id
 from services.access_keys import AccessKeys
-from services.cli import app
+from services.cli import app, base
 from services.cli.base import need_cluster, need_out
 from services.cli.system import takes_the_network
 from services.config import load_settings
@@ -271,6 +272,18 @@ def test_a_summary_may_go_into_a_pipe() -> None:
     need_out(Path(f"/dev/fd/{writing}"), "the summary")
     os.close(writing)
     os.close(reading)
+
+
+def test_a_summary_may_go_where_a_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `--summary /dev/stdout > file`: nobody but root may make a file in /dev, and none is made there."""
+    asked: list[Path] = []
+    monkeypatch.setattr(base.tempfile, "TemporaryFile", lambda dir: asked.append(dir) or nullcontext())
+    for folder in ("dev", "home"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "home" / "out").touch()
+    (tmp_path / "dev" / "stdout").symlink_to(tmp_path / "home" / "out")
+    need_out(tmp_path / "dev" / "stdout", "the summary")
+    assert asked == [tmp_path / "home"]
 
 
 def test_an_unknown_error_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

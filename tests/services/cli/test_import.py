@@ -60,10 +60,14 @@ def test_values_that_come_more_seldom_than_rows_are_told(tmp_path: Path) -> None
     folder = folder_of(tmp_path / "old")
     options = ("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run")
     assert "values come" not in run(*options).output
-    times = pd.date_range("2022-03-01", periods=12, freq="1h")
-    pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
-    shown = " ".join(run(*options).output.split())
-    assert "values come every 60 minutes, a row is of 5: about 8 % of the rows hold one" in shown
+    for every, sentence in (
+        ("7min", "values come every 7 min, a row is of 5 min: about one row in 1.4 holds one"),
+        ("1h", "values come every 1 h, a row is of 5 min: about one row in 12 holds one"),
+        ("1D", "values come every 24 h, a row is of 5 min: about one row in 288 holds one"),
+    ):
+        times = pd.date_range("2022-03-01", periods=12, freq=every)
+        pd.DataFrame({"time": times, "air_temp_c": 20.0}).to_csv(folder / "north-1.csv", index=False)
+        assert sentence in " ".join(run(*options).output.split())
 
 
 def test_zones_that_never_sent_are_named(tmp_path: Path) -> None:
@@ -127,6 +131,17 @@ def test_the_weather_is_shown_and_what_is_left_out_is_told_once(
     assert "wind_m_s" in line
     assert said.output.count("out_temp_c looks like °F") == 1
     assert not caplog.records
+
+
+def test_a_file_of_the_weather_alone_is_no_zone(tmp_path: Path) -> None:
+    """It is the site's station, whatever the file's name; no zone of that name is missed, or counted."""
+    folder = folder_of(tmp_path / "old", air_temp_c=20.0)
+    (folder / "weather.csv").write_text((folder / "north-1.csv").read_text().replace("air_temp_c", "out_temp_c"))
+    sent(tmp_path / "data" / "storage", "demo", "north-1")
+    shown = run("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run").output
+    assert "12 rows of one zone" in shown
+    assert "out_temp_c" in shown
+    assert "weather" not in shown
 
 
 def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: Path) -> None:

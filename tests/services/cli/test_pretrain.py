@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import threading
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -39,22 +41,27 @@ def test_a_fleet_is_simulated_into_a_folder_and_cut_as_asked(tmp_path: Path) -> 
 
 
 def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
-    """As where memory runs out: it ends, and says what to do."""
-
-    def workers() -> list[psutil.Process]:
-        return [one for one in psutil.Process().children() if any("spawn_main" in part for part in one.cmdline())]
+    """As where memory runs out: it says what to do, and leaves no other process, also where SIGTERM is ignored."""
+    lost_and_other: list[BaseProcess] = []
 
     def kill() -> None:
-        until(workers, "a worker runs")
-        workers()[0].kill()
+        until(lambda: len(multiprocessing.active_children()) == 2, "both processes run")
+        lost_and_other.extend(multiprocessing.active_children())
+        lost_and_other[0].kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, said = run("--sites", "4", "--weeks", "2", "--out", str(tmp_path), "--workers", "2", "--chunk", "2")
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a process that starts now ignores it, too
+    try:
+        code, said = run("--sites", "4", "--weeks", "2", "--out", str(tmp_path), "--workers", "2", "--chunk", "2")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     killer.join()
     assert code == 1
     assert "a process of the simulation was lost" in said
     assert "--chunk" in said
+    until(lambda: lost_and_other[1].exitcode is not None, "the other process ends")
+    assert lost_and_other[1].exitcode == -signal.SIGKILL
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, f
 ZONE = config_topic("homeassistant", device_id("demo", "north-1"))
 SITE = config_topic("homeassistant", device_id("demo"))
 STATE, ALERTS = "hothouse/state/demo/north-1", "hothouse/state/demo/north-1/alerts"
+SITE_STATE, SITE_ALERTS = "hothouse/state/demo/_site", "hothouse/state/demo/_site/alerts"
 
 
 class Clock:
@@ -43,7 +44,7 @@ def test_a_zone_and_its_site_are_devices() -> None:
     """The documents have device, origin, availability and components with expire_after; devices come before states."""
     messages = publication().take({"version": 1, "forecasts": [forecast()]})
     found = said(messages)
-    assert list(found) == [ZONE, STATE, ALERTS, SITE, "hothouse/state/demo/_site"]
+    assert list(found) == [ZONE, STATE, ALERTS, SITE, SITE_STATE, SITE_ALERTS]
     document = found[ZONE]
     assert document["device"]["identifiers"] == [device_id("demo", "north-1")]
     assert document["device"]["via_device"] == device_id("demo")
@@ -57,7 +58,7 @@ def test_a_zone_and_its_site_are_devices() -> None:
     }  # fmt: skip
     assert {key for key, one in components.items() if one.get("expire_after") != 900} == alerts
     assert len({one["unique_id"] for one in components.values()}) == len(components)
-    assert {"out_temp_c", "model", "problem"} == found[SITE]["components"].keys()
+    assert {"out_temp_c", "model", "problem", "alert_drift"} == found[SITE]["components"].keys()
 
 
 def test_what_a_counter_gained_in_a_step_is_no_total() -> None:
@@ -111,7 +112,7 @@ def test_what_says_nothing_new_is_not_published() -> None:
     made = publication()
     made.take({"version": 1, "forecasts": [forecast()]})
     later = {"version": 2, "forecasts": [forecast(origin_ms=ORIGIN_MS + 300_000)]}
-    assert list(said(made.take(later))) == [STATE, "hothouse/state/demo/_site"]
+    assert list(said(made.take(later))) == [STATE, SITE_STATE]
     assert made.take({"version": 3, "stats": {"gateway": {"error": ""}}}) == []
     more = forecast(now={"air_temp_c": 18.0, "co2_ppm": 612.0})
     found = said(made.take({"version": 4, "forecasts": [more]}))
@@ -143,6 +144,21 @@ def test_a_rule_that_somebody_named_appears_with_its_first_alert() -> None:
     found = said(made.take({"version": 2, "forecasts": [forecast()]}))
     assert found[ZONE]["components"]["alert_too_wet_here_1f875a"]["name"] == "Alert: too wet.here"
     assert found[ALERTS]["too_wet_here_1f875a"]["value"] == "ON"
+
+
+def test_an_alert_about_no_zone_is_one_of_its_site() -> None:
+    """As of weather that drifts; it goes with the site."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast()]})
+    told = said(made.take({"version": 2, "alerts": [alert("firing", 1, "drift", zone="_site")]}))
+    assert told.keys() == {SITE_ALERTS}
+    assert told[SITE_ALERTS]["drift"]["value"] == "ON"
+    own = alert("firing", 1, "odd weather", zone="_site", kind="drift")
+    found = said(made.take({"version": 3, "alerts": [own]}))
+    [component] = [one for one in found[SITE]["components"].values() if one["name"] == "Alert: odd weather"]
+    assert component["state_topic"] == SITE_ALERTS
+    left = {"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}
+    assert said(made.take({"version": 4, "stats": {"shard-0": {"left": [left]}}}))[SITE_ALERTS] is None
 
 
 def test_rules_in_any_letters_are_told_apart() -> None:
@@ -230,7 +246,7 @@ def test_a_state_that_has_grown_old_is_taken_back() -> None:
     clock.now_s = 899.0
     assert made.take({"version": 2}) == []
     clock.now_s = 901.0
-    assert said(made.take({"version": 2})) == {STATE: None, "hothouse/state/demo/_site": None}
+    assert said(made.take({"version": 2})) == {STATE: None, SITE_STATE: None}
 
 
 def test_what_was_taken_back_waits_for_the_next_row() -> None:
@@ -277,7 +293,7 @@ def test_a_silent_zone_is_taken_back_beside_one_that_lives() -> None:
         assert (held[silent] is None) == (step > 3), step
         assert (silent in told) == (step <= 4), step
         assert told[STATE] is not None
-        assert told["hothouse/state/demo/_site"] is not None
+        assert told[SITE_STATE] is not None
     assert said(made.take({"version": 24, "alerts": [alert("firing", 1, zone="north-2")]})).keys() == {
         "hothouse/state/demo/north-2/alerts"
     }  # fmt: skip
@@ -290,7 +306,7 @@ def test_a_silent_zone_is_taken_back_beside_one_that_lives() -> None:
 def test_a_zone_that_is_silent_from_the_start_has_a_device_and_no_state() -> None:
     """As after a restart of Hothouse."""
     told = said(publication().take({"version": 1, "forecasts": [aged(forecast(), 901.0)]}))
-    assert told.keys() == {ZONE, ALERTS, SITE}
+    assert told.keys() == {ZONE, ALERTS, SITE, SITE_ALERTS}
 
 
 def test_a_site_stays_while_its_weather_station_or_a_zone_is_read() -> None:

@@ -17,11 +17,13 @@ from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.samples import SampleColumns, encode_samples
 from edge.wire.topic import SITE_ZONE
-from services.errors import StorageAwayError
+from services.errors import HistoryError, StorageAwayError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
-from services.store.history import History
+from services.store.history import History, zone_table
 from services.store.imports.import_job import ImportJob, ImportNote, new_job, open_jobs, words
+from services.store.rows import SiteStep
+from services.store.tables.row_table import RowTable
 from tests.services.ingest.rig import Clock, Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -241,6 +243,80 @@ def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: b
     assert np.isfinite(after["rh_pct"].to_numpy()[52:80]).all()
 
 
+@pytest.mark.parametrize("is_away", [True, False])
+def test_what_a_counter_gained_in_a_long_pause_counts_once(tmp_path: Path, is_away: bool) -> None:
+    """After three days of silence rows are passed over, and the first reading after them has all that was gained. A
+    system that began after the pause has not: then what the import says counts. It comes in two parts.
+    """
+
+    def metered(first: int, last: int) -> list[NewRecord]:
+        of_step = ([sample(T0 + n * STEP, n, irrigation_l_m2=n / 10, rh_pct=70.0)] for n in range(first, last))
+        return list(new_records(of_step))
+
+    back = 6 * DAY
+    whole = Rig(tmp_path / "whole", filled(metered(0, back + 20)))
+    rig = Rig(tmp_path / "late", filled([*metered(0, 40 if is_away else 0), *metered(back, back + 20)]))
+    for each in (whole, rig):
+        finish(each, each.shard())
+    rows = rows_of(whole, back - 1)
+    days = rows["end_ms"].to_numpy() // 86_400_000
+    for part in (days < days[0] + 5, days >= days[0] + 5):
+        new_job(rig.settings.storage_folder, "demo", rows.filter(pa.array(part)))
+        finish(rig, rig.shard())
+    after = rows_of(rig, back + 10)
+    assert np.isfinite(after["rh_pct"].to_numpy()).all()
+    assert np.nansum(after["irrigation_l_m2"].to_numpy()) == pytest.approx((back + 10) / 10, abs=0.2)
+
+
+def test_a_setpoint_that_holds_is_no_conflict(tmp_path: Path) -> None:
+    """It was read once, an hour ago: what a file says of a row in which others were read is no other reading."""
+    first = [sample(T0, 0, sp_heat_c=18.0, rh_pct=70.0)]
+    rig = Rig(
+        tmp_path, filled(list(new_records([first, *([sample(T0 + n * STEP, n, rh_pct=70.0)] for n in range(1, 40))])))
+    )
+    finish(rig, rig.shard())
+    rows = rows_of(rig, 30)
+    assert set(rows["sp_heat_c"].to_pylist()) == {18.0}
+    said = np.where(rows["end_ms"].to_numpy() > T0 + 10 * STEP, 19, rows["sp_heat_c"].to_numpy()).astype(np.float32)
+    place = rows.column_names.index("sp_heat_c")
+    job = new_job(rig.settings.storage_folder, "demo", rows.set_column(place, "sp_heat_c", pa.array(said)))
+    finish(rig, rig.shard())
+    assert (job.note()["there"], job.note()["conflicts"]) == (len(rows), 0)
+    assert rows_of(rig, 30)["sp_heat_c"].equals(rows["sp_heat_c"])
+
+
+def test_a_file_of_the_history_is_written_anew_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month that is over is one file: its days are filled together, also where it failed between two months."""
+    rig = late(tmp_path)
+    table, days = history(rig), 58  # of January and February
+    shape = 1, len(table.channels)
+
+    def known(n: int, humidity: float, age_s: float) -> SiteStep:
+        values, ages_s = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
+        for name, value, age in (("air_temp_c", 20.0, 10.0), ("rh_pct", humidity, age_s)):
+            values[:, table.channels.index(name)], ages_s[:, table.channels.index(name)] = value, age
+        return SiteStep(0, "demo", T0 - n * 72 * STEP, ("z1",), values, ages_s)
+
+    table.add([known(n, np.nan, np.nan) for n in range(1, 4 * days)])
+    table.flush()
+    table.compact(T0, [0])
+    rows = zone_table(table.channels, [known(n, 70, 10) for n in range(1, 4 * days)])
+    job = new_job(rig.settings.storage_folder, "demo", rows)
+    written, write = list[int](), RowTable.replace
+
+    def counted(table: RowTable, partition: int, step_s: int, rows: pa.Table, *more: Any) -> None:
+        written.append(len(rows))
+        if len(written) == 2:
+            raise HistoryError("the disk is full")
+        write(table, partition, step_s, rows, *more)
+
+    monkeypatch.setattr(RowTable, "replace", counted)
+    finish(rig, rig.shard())
+    assert (job.note()["days"], job.note()["filled"]) == (days, len(rows))
+    assert written == [4 * 30 - 1, 4 * 28, 4 * 28]  # January, February, and February again
+    assert np.isfinite(history(rig).read(None, T0 - 1)["rh_pct"].to_numpy()).all()
+
+
 def test_an_import_from_before_pauses_were_filled_can_be_run_again(tmp_path: Path) -> None:
     """An earlier release left its rows out, and counted them as conflicts: the same import is another job now."""
     table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})
@@ -401,10 +477,36 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
 
 
-def slow(record: NewRecord) -> bytes:
+@pytest.mark.parametrize("apart_days", [90, -90])
+def test_sites_far_apart_are_both_grown_again(tmp_path: Path, apart_days: int) -> None:
+    """One whose clock is months ahead, or one that stopped months ago: each site's own last days are learned."""
+    apart_ms = apart_days * DAY * STEP
+    demo = list(stream(0, 40))
+    other = [record._replace(site="slow", payload=slow(record, apart_ms), receive_ms=record.receive_ms + apart_ms)
+             for record in demo]  # fmt: skip
+    rig = Rig(tmp_path, filled([*demo, *other] if apart_days > 0 else [*other, *demo]))
+    shard = rig.shard()
+    finish(rig, shard)
+    recovery = shard._recovery
+    recovery.begin_beside(0, "rows were imported")
+    growing = recovery.beside(0)
+    assert growing is not None
+    while not growing.grow():
+        pass
+    recovery.exchange(0)
+    partition = shard._partitions[0]
+    for site in ("demo", "slow"):
+        index = np.array([partition.learner.parts.rings.index(site, "z1")], np.int64)
+        rows = partition.learner.parts.rings.window(index, np.array([partition.learner.latest[site].end_ms]), 30)[0]
+        assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all(), site
+
+
+def slow(record: NewRecord, later_ms: int = 0) -> bytes:
     """The samples of a record, of the other site."""
     columns = SampleColumns.of(record.payload)
-    return encode_samples([msgspec.structs.replace(one, site="slow") for one in columns.samples()])
+    return encode_samples(
+        [msgspec.structs.replace(one, site="slow", ts_ms=one.ts_ms + later_ms) for one in columns.samples()]
+    )
 
 
 def test_a_torn_job_that_was_deleted_is_no_failure_any_more(tmp_path: Path) -> None:

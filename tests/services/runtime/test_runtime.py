@@ -208,8 +208,10 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
     config.write_text(
         "defaults\n    mode http\nfrontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
         "listen stats\n  bind *:8404\n    errorfile 503 /old/500.http\n"
+        'backend default_backend\n    http-request return status 404 content-type text/plain lf-string "Path"\n'
     )
-    wrapper = ingress._wrapper(tmp_path, "/bin/echo", 9101, 8404, ApiSettings())
+    config_of_serve = config.read_text().split("\n")
+    wrapper = ingress._wrapper(tmp_path, "/bin/echo", 9101, 8404, ApiSettings(route="/greenhouse"))
     answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
     said = config.read_text().split("\n")
@@ -221,6 +223,9 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
         "    bind 127.0.0.1:9101", "frontend http", "    bind *:8000", "listen stats", "  bind 127.0.0.1:8404",
         f"    errorfile 503 {tmp_path / '503.http'}",
     ]  # fmt: skip
+    ours = "{ path /greenhouse } || { path_beg /greenhouse/ }"  # as Serve has it: /greenhouses is another path
+    not_yet = f"    http-request return status 503 errorfile {tmp_path / '503.http'} if {ours}"
+    assert said[12:15] == ["backend default_backend", not_yet, config_of_serve[-2]]
     head, _, body = (tmp_path / "503.http").read_bytes().partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert json.loads(body)["status"] == 503

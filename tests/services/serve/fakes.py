@@ -81,7 +81,7 @@ class FakeBackend:
     """Answers from a live state in this process; ``orders`` holds what the retrainer was told."""
 
     def __init__(self, live_state: LiveState) -> None:
-        self.live_state, self.live_states = live_state, 1
+        self.live_state, self.live_states, self.shards = live_state, 1, 1
         self.orders: list[tuple[str, ...]] = []
         self.refusal: str = ""
         self.replicas: dict[str, ReplicaReport] = {}

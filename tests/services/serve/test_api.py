@@ -158,7 +158,11 @@ def test_the_page_and_the_description_do_not_mind(system: System) -> None:
         (
             b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "2022-03-03T19:00Z",'
             b' "to": "2022-03-03T20:00Z"}]}',
-            "more than a day after the forecast's origin",
+            "2022-03-03T19:00:00Z does not lie in the day after the forecast's origin",
+        ),
+        (
+            b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "2022-03-02T00:00Z"}]}',
+            "body.changes.0.from: 2022-03-02T00:00:00Z does not lie in the day after the forecast's origin",
         ),
         (
             b'{"zone": "north-1", "changes": {"sp_heat_c": 4}, "rows": [{"end_ms": 1646092800000, "values": {}}]}',

@@ -26,7 +26,7 @@ def test_a_site_is_asked_for_where_its_shard_tells_it() -> None:
     told = {shard_actor(shard): settings.live_state_of(shard) for shard in range(5)}
     assert [backend.live_state_of(site) for site in sites] == [told[shard_of(site, settings)] for site in sites]
     assert {backend.live_state_of(site) for site in sites} == {0, 1, 2}
-    assert backend.live_states == 3
+    assert (backend.live_states, backend.shards) == (3, 5)
 
 
 def test_an_order_that_nobody_answers_may_be_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

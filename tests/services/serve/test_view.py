@@ -50,9 +50,9 @@ def test_a_part_that_has_died_is_seen_by_the_age_of_its_figures() -> None:
     assert view.component_age_s()["shard-0"] == 0
 
 
-def test_a_zone_is_absent_once_a_shard_has_said_which_there_are() -> None:
-    """After a restart of everything the live state knows nothing, and a shard has its zones before their forecasts: a
-    client that asks then is told to come again, and not that there is no such zone.
+def test_a_zone_is_absent_once_all_shards_have_said_which_there_are() -> None:
+    """After a restart of everything the live state knows nothing, shards report one after another, and each has its
+    zones before their forecasts: a client that asks then is told to come again, and not that there is no such zone.
     """
 
     def refused(view: View, zone: str) -> tuple[int, str]:
@@ -60,17 +60,20 @@ def test_a_zone_is_absent_once_a_shard_has_said_which_there_are() -> None:
             view.find(zone)
         return caught.value.status, caught.value.detail
 
-    view = View(1800, 660, Clock(), live_states=1)
+    view = View(1800, 660, Clock(), live_states=1, shards=2)
     assert refused(view, "north-1") == (503, "the live state does not answer now; try again in a few seconds")
     view.take(LiveStateChanges(version=1))
     assert refused(view, "north-1") == (503, "the shards have not reported yet")
-    figures: Any = {"shard-0": {"zones": ["demo/north-1"]}}
+    figures: Any = {"shard-1": {"zones": ["other/south-1"]}}
     view.take(LiveStateChanges(version=2, stats=figures))
+    assert refused(view, "north-1") == (503, "the shards have not reported yet")
+    figures = {"shard-0": {"zones": ["demo/north-1"]}}
+    view.take(LiveStateChanges(version=3, stats=figures))
     waits = (503, "the zone north-1 has no forecast yet; try again in a few seconds")
     assert refused(view, "north-1") == waits
     assert refused(view, "demo/north-1")[0] == refused(view.of_sites(frozenset({"demo"})), "north-1")[0] == 503
     assert refused(view, "north")[0] == refused(view.of_sites(frozenset({"other"})), "north-1")[0] == 404
-    view.take(LiveStateChanges(version=3, forecasts=[zone_forecast()]))
+    view.take(LiveStateChanges(version=4, forecasts=[zone_forecast()]))
     assert view.find("north-1") == ("demo", "north-1")
 
 

@@ -21,7 +21,7 @@ from models.network.tuned_network import CorrectionInputs, TunedNetwork
 from models.pretraining.fine_tuner import Arrays, FineTuning, Tuner, TuningExamples
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
-from services.errors import TrainingError
+from services.errors import TooLittleHistoryError, TrainingError
 from services.learn.records import Candidate
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
@@ -103,7 +103,7 @@ def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
     cut_ms = last_ms - round((last_ms - first_ms) * job.learn.held_back)
     config = FineTuning()
     if np.count_nonzero(ends <= cut_ms) < config.batch_size:
-        raise TrainingError(f"only {np.count_nonzero(ends <= cut_ms)} examples, {config.batch_size} are needed")
+        raise TooLittleHistoryError(f"only {np.count_nonzero(ends <= cut_ms)} examples, {config.batch_size} are needed")
 
     def tuned(until_ms: int) -> TunedNetwork:
         how = config.of_days((until_ms - first_ms) / _DAY_MS)
@@ -163,7 +163,7 @@ def _cases(job: Job) -> _Cases:
     storage = FolderStorage(Path(job.storage)) if job.where is None else open_storage(job.where)
     stored = ShownExamples(storage, job.spec).read(job.after_ms, job.to_ms, EVALUATED_ZONES["forecasts"])
     if not len(stored):
-        raise TrainingError("shards have kept no examples yet")
+        raise TooLittleHistoryError("shards have kept no examples yet")
     channels = tuple(name for name in job.spec.channels if name in {*job.spec.targets, "air_temp_c", "rh_pct"})
     spec, step_ms = replace(job.spec, channels=channels), job.spec.step_ms
     first_ms = int(stored.end_ms.min()) - _DAY_MS

@@ -20,7 +20,8 @@ from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["interval_for", "series_routes"]
 
-SPAN_MS = 48 * 3_600_000
+HOUR_MS = 3_600_000
+SPAN_MS = 48 * HOUR_MS
 POINTS = 1000
 """Where no interval is asked for, the answer has at most so many points: a screen shows no more."""
 
@@ -65,7 +66,8 @@ def series_routes(state: ApiState) -> APIRouter:
         view = state.readable(authorization)
         key = view.find(zone, site)
         names = _metrics(metrics, (*spec.channels, *DERIVED), spec.targets)
-        until = until_ms if until_ms is not None else (view.stream_ms(key[0]) or 0)
+        stream_ms = view.stream_ms(key[0])
+        until = until_ms if until_ms is not None else (stream_ms or 0)
         since = since_ms if since_ms is not None else max(until - SPAN_MS, 0)
         if since > until:
             raise ProblemError(422, f"query.since_ms: {since} is after until_ms, {until}")
@@ -79,9 +81,11 @@ def series_routes(state: ApiState) -> APIRouter:
             begin = max(begin, min(first_ms - 1, until)) if first_ms else until
         end = begin + PAGE * interval * 1000
         end = until if end >= until else end - end % (interval * 1000)  # the next page has the interval that it cuts
+        # No row ends after what the stream has reached, which another replica may know an hour better: pages are empty.
+        is_last = end >= (until if stream_ms is None else min(until, stream_ms + HOUR_MS))
         asked = (*key, names, begin, end, interval * 1000)
         # The next release may work out other values from the same rows.
-        said = repr((request.app.version, *asked, until, await backend.series_tag(key[0], begin, end)))
+        said = repr((request.app.version, *asked, is_last, await backend.series_tag(key[0], begin, end)))
         tag = f'"{hashlib.sha256(said.encode()).hexdigest()[:32]}"'
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         if if_none_match and _is_held(tag, if_none_match):
@@ -91,7 +95,7 @@ def series_routes(state: ApiState) -> APIRouter:
         def written() -> bytes:
             answer = SeriesAnswer(
                 site=key[0], zone=key[1], interval_s=interval, end_ms=found["end_ms"].tolist(),
-                values=_values(found, names), cursor=end if end < until else None,
+                values=_values(found, names), cursor=None if is_last else end,
             )  # fmt: skip
             return msgspec.json.encode(answer)
 

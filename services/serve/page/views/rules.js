@@ -6,7 +6,7 @@ import { reason } from "../reasons.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, spoken, t } from "../words.js";
-import { limitWords, noZone, zonePicker } from "./parts.js";
+import { limitWords, noZone, timeList, zonePicker } from "./parts.js";
 
 const WARMTH = "air_temp_c";
 const AGAIN_MS = 60_000; // that somebody else changed a rule is no event
@@ -26,6 +26,22 @@ function measureOf(rule, option) {
   const isDifference = option === "base_c" ? false : option === "hysteresis" || option === "per_100_j_cm2" || !ABSOLUTE.includes(rule.kind);
   const sign = rule.kind === "mean_low" && option.endsWith("limit") ? -1 : 1; // its words say how far below
   return { unit: unitOf(WARMTH), show: (value) => sign * shown(value, WARMTH, isDifference), mean: (value) => meant(sign * value, WARMTH, isDifference) };
+}
+
+const decimalSign = () => (1.5).toLocaleString(spoken())[1];
+
+// What is typed as a number: null for nothing, NaN for what is none. A browser's own field drops the comma that its maker's language
+// does not have: 12,5 was 125. Comma and point both stand before decimals, but not where they may stand for thousands.
+export function numberIn(text) {
+  const [, sign, whole, mark, places] = /^([-+−]?)(\d*)(?:([.,])(\d*))?$/.exec(text.trim()) ?? [];
+  if (!whole && !places) return text.trim() ? NaN : null;
+  if (mark && mark !== decimalSign() && places.length === 3 && /^[1-9]\d{0,2}$/.test(whole)) return NaN;
+  return (sign === "-" || sign === "−" ? -1 : 1) * Number(`${whole || 0}.${places || 0}`);
+}
+
+function whyNone(text) {
+  const [, whole, places] = /^(\d+)[.,](\d{3})$/.exec(text.trim()) ?? [];
+  return whole ? t("rules.which", { whole: whole + places, part: String(Number(`${whole}.${places}`)).replace(".", decimalSign()) }) : t("rules.number");
 }
 
 const tidy = (value, places) => Number(value.toFixed(places));
@@ -176,20 +192,27 @@ export default function rulesView(box, wanted) {
   function number(rule, option) {
     const { unit, show: asShown, mean } = measureOf(rule, option);
     const [value, before] = [valueOf(rule, option), rule[option]];
-    const input = h("input", { type: "number", step: "any", value: value === null || value === undefined ? "" : String(tidy(asShown(value), 3)), oninput: () => {
-      input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
-      if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
+    const written = value === null || value === undefined ? "" : String(tidy(asShown(value), 3)).replace(".", decimalSign());
+    const mayBeBelow0 = ABSOLUTE.includes(rule.kind) && option.endsWith("limit"); // keys for decimals have no minus on some phones
+    const wrong = h("p", { class: "small wrong", role: "alert" });
+    const input = h("input", { type: "text", inputmode: mayBeBelow0 ? null : "decimal", autocomplete: "off", value: written, oninput: () => {
+      const typed = numberIn(input.value);
+      wrong.textContent = Number.isNaN(typed) ? whyNone(input.value) : "";
+      input.setCustomValidity(wrong.textContent);
+      if (!wrong.textContent) type(rule, option, typed === null ? null : tidy(mean(typed), 6), before);
     } });
     const label = option === "limit" ? limitLabel(rule) : `rule.${option}`;
-    return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    const made = field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    made.append(wrong);
+    return made;
   }
 
   function hours(rule) {
     const now = valueOf(rule, "hours") ?? ["", ""];
-    const inputs = now.map((value, place) => h("input", { type: "time", value: value === "24:00" ? "00:00" : value, oninput: () => {
-      const [from, to] = inputs.map((one) => one.value);
-      type(rule, "hours", from || to ? [from, to === "00:00" ? "24:00" : to] : null, rule.hours);
-    } }));
+    const inputs = now.map((value, place) => timeList(value, () => {
+      const both = inputs.map((one) => one.value);
+      type(rule, "hours", both.some(Boolean) ? both : null, rule.hours);
+    }, { more: [""], ...(place && { from: "00:15", to: "24:00" }) }));
     inputs[1].id = idOf(rule, "hours-to");
     return h("div", { class: "row left" }, field(rule, "hours", inputs[0], t("rule.hours.from")), h("label", { class: "field", for: inputs[1].id }, t("rule.hours.to"), inputs[1]));
   }
@@ -278,6 +301,7 @@ export default function rulesView(box, wanted) {
     },
     unsaved: isTouched,
     discard: () => delete drafts[key],
+    stay: () => show(), // a list has what was chosen and not gone to
     close: () => {
       closed = true;
       removeEventListener("beforeunload", warn);

@@ -11,7 +11,7 @@ import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { axisOf, meant, number, shown, signed, span, unitOf } from "../units.js";
 import { capital, t } from "../words.js";
-import { figures, name, noZone, tabs, zonePicker } from "./parts.js";
+import { figures, name, noZone, showTime, tabs, timeList, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
 const GRID_MS = 300_000;
@@ -162,15 +162,14 @@ export default function whatIfView(box, key) {
     controls.slider.setAttribute("aria-valuetext", words);
     for (const id of ["from", "to"]) {
       const { hour, minute } = wallParts(change[id], zone().timezone);
-      const text = `${pad(hour)}:${pad(minute)}`;
-      if (controls[id].value !== text) controls[id].value = text; // else it forgets whether hours or minutes are typed
+      showTime(controls[id], `${pad(hour)}:${pad(minute)}`);
     }
     controls.span.textContent = t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) });
   }
 
   function makeFields(offered) {
     const { low, high, step } = kind();
-    const clock = (id) => h("input", { type: "time", id, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    const clock = (id) => Object.assign(timeList("00:00", (value) => take({ [id]: moment(value, id) })), { id });
     controls = {
       output: h("output", { class: "num", for: "amount" }), from: clock("from"), to: clock("to"), span: h("p", { class: "small soft" }),
       slider: h("input", { type: "range", id: "amount", min: low, max: high, step, oninput: (event) => take({ value: Number(event.target.value) }) }),

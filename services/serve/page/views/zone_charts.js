@@ -108,12 +108,12 @@ export class ZoneCharts {
   // Rows for a range: those that are here, else the history at a screen's resolution.
   async past(range, recent, forecast) {
     this.asked?.abort(); // the range that is chosen last is drawn
-    if (range.from >= forecast.origin_ms - 3 * 86_400_000 || !recent.end_ms.length) return recent;
+    const to = Math.min(range.to, forecast.origin_ms);
+    if ((range.from >= recent.from && to <= recent.to) || !recent.end_ms.length) return recent;
     const held = this.held;
-    if (held && held.from <= range.from && held.to >= Math.min(range.to, forecast.origin_ms) && held.length < 4 * (range.to - range.from)) return held.series;
+    if (held && held.from <= range.from && held.to >= to && held.length < 4 * (range.to - range.from)) return held.series;
     const asked = (this.asked = new AbortController());
     try {
-      const to = Math.min(range.to, forecast.origin_ms);
       const series = await seriesOf(this.key, Object.keys(recent.values), range.from, to, { signal: asked.signal });
       this.held = { from: range.from, to, length: range.to - range.from, series };
       return series;

@@ -65,6 +65,21 @@ def test_a_zone_that_reports_each_hour_is_silent_once_it_missed_that(tmp_path: P
     assert 0 < stale[-1]["changed_ms"] - stale[-1]["from_ms"] - 2.5 * HOUR * STEP <= STEP
 
 
+def test_an_alert_of_a_silent_zone_says_when_it_was_read_last(tmp_path: Path) -> None:
+    """Once that is over an hour ago; its chance is one of then."""
+    rules = order(ChangeRules({"crop": "other", "changes": {"frost": {"limit": 15.5, "keep_min": 30}}}))
+    rig = small(tmp_path, filled([rules, *records(27 * HOUR, silent=range(20 * HOUR, 27 * HOUR))]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    cold = {alert["zone"]: alert["text"] for alert in rig.live_state.alerts.values() if alert["kind"] == "frost"}
+    assert cold["z2"].endswith("; last readings 20:55")
+    assert "last readings" not in cold["z1"]
+    fired = [alert["text"] for alert in told(rig) if alert["kind"] == "frost"]
+    assert fired
+    assert not any("last readings" in text for text in fired), "they fired before it fell silent"
+
+
 def test_a_cold_night_and_a_silent_zone_are_told(undisturbed: Rig) -> None:
     """Each alert says what, when and why, its changes are numbered, and what is shown is as durable."""
     found = told(undisturbed)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 from services.config import load_settings
+from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import TREES
 from services.learn.loop.cluster import RayCluster
+from services.learn.records import TrainingRequest
 from services.store.history import History
 from services.store.rows import SiteStep
 
@@ -55,3 +58,26 @@ def test_trees_wait_for_more_days_where_there_are_few_zones(tmp_path: Path, monk
         monkeypatch.setattr(trees, "_shards", lambda zones=zones: [{"zones": zones}])
         assert trees.least_days() == pytest.approx(days, abs=0.01)
     assert RayCluster(settings).least_days() == 0
+
+    def away() -> NoReturn:
+        raise TrainingError("a shard does not answer: it is being restarted")
+
+    monkeypatch.setattr(trees, "_shards", away)
+    assert trees.least_days() == pytest.approx(6.6, abs=0.01)  # its zones are there all the same
+
+
+def test_trees_look_back_as_far_as_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where much is held back, one zone with a row an hour waited without end for days that no training read."""
+    settings = load_settings(data_dir=tmp_path / "data", stream={"step_s": 3600}, learn={"held_back": 0.4},
+                             forecast={"horizons_min": [60, 180], "stale_after_s": 7200})  # fmt: skip
+    trees = RayCluster(settings, TREES)
+    monkeypatch.setattr(trees, "_shards", lambda: [{"zones": ["demo/a"], "behind": False}])
+    history = History(settings.storage_folder, trees._spec.channels, 3600)
+    values = np.full((1, len(trees._spec.channels)), 20, np.float32)
+    history.add([SiteStep(0, "demo", BEGIN_MS + hour * HOUR_MS, ("a",), values, values) for hour in range(24 * 50)])
+    history.flush()
+    trees.history_days()
+    assert 35 < trees.least_days() < trees.history_days()
+    order = TrainingRequest(champion="online", champion_folder="", log_offsets={}, started_ms=0, level=0.1)
+    job = trees._job(order)
+    assert (job.to_ms - job.after_ms) / DAY_MS > trees.least_days()

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from services.errors import HistoryError, PromotionRefusedError, TrainingError
+from services.errors import HistoryError, PromotionRefusedError, TooLittleHistoryError, TrainingError
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from services.learn.tracking.listing import Listing
@@ -74,6 +74,31 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     retrainer.retrain_if_due()
     assert cluster.pointer == "v1"
     assert retrainer.status()["last_error"] == ""
+
+
+def test_a_training_that_finds_too_little_history_waits_for_more(
+    make: Make, cluster: FakeCluster, clock: Clock
+) -> None:
+    """As trees of zones that joined late: nothing fails, and the status says what is waited for. Who asked for it is
+    told why there is none.
+    """
+    retrainer = make()
+    cluster.results = [TrainingError("no room"), *[TooLittleHistoryError("the history is too short")] * 3, True]
+    for _ in range(3):
+        retrainer.retrain_if_due()
+        clock.now_s += 100
+    status = retrainer.status()
+    assert (status["failed"], status["last_error"], status["last_run"]["result"]) == (1, "", "too early")
+    assert cluster.kinds() == ["error"]  # of the first
+    clock.now_s -= 99
+    waits = "once there are 2 days of history; too few rows to learn from so far: it is tried again in "
+    assert retrainer.status()["next_training"].startswith(waits)
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    assert "the history is too short" in retrainer.status()["last_error"]
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert cluster.pointer == "v1"
 
 
 def test_a_clock_that_is_set_back_shortens_no_training(

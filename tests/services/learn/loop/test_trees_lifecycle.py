@@ -285,3 +285,17 @@ def test_too_little_history_is_a_failed_training(world: World, tmp_path: Path, e
     world.turn()
     assert world.stages() == {}
     assert "the history is too short to grow trees on" in world.retrainer.status()["last_error"]
+
+
+def test_trees_of_zones_that_joined_late_wait(world: World, tmp_path: Path, empty_mlflow: bytes) -> None:
+    """All zones are there by the time that few zones need, but most of them for hours only: there is no fault."""
+    world.settings.storage_folder.rename(tmp_path / "away")
+    write_history(world.settings, 6.3, ZONES[:1])
+    world.days = 6.3
+    world.grow(0.1)
+    for _ in range(2):
+        world.retrainer.retrain_if_due()
+        world.clock.now_s += 3
+    status = world.retrainer.status()
+    assert (status["last_run"]["result"], status["failed"], status["last_error"]) == ("too early", 0, "")
+    assert "too few rows to learn from so far: it is tried again in" in status["next_training"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import pytest
@@ -15,11 +15,13 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from models.families import TooLittleError
 from models.features.windows import WindowSet
 from models.network import progress as progress_module
 from models.network.progress import PROGRESS_FILE
 from models.network.quantile import QuantileNetwork, to_tensors
 from models.network.training import FitResult, TrainingConfig, fit, pinball
+from services.errors import TooLittleHistoryError
 from services.learn.training import kept_runs, trainer
 from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.trainer import TrainPlan
@@ -80,6 +82,28 @@ def test_where_nobody_has_an_origin_there_is_no_training(monkeypatch: pytest.Mon
         assert (len(origins), steps) == (0, 0)
         with pytest.raises(ValueError, match="no origin to train on"):
             fit(windows, origins, SETTINGS, steps_per_epoch=steps)
+
+
+def test_rows_without_an_origin_are_too_little_history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also as a worker says it: there a training waits for more, and has not failed."""
+
+    class Trainer:
+        """A worker that raises what its loop raised."""
+
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def fit(self) -> NoReturn:
+            cause = TooLittleError("there is no origin to train on: the history is too short")
+            failed = ray.train.WorkerGroupError("a worker failed", {0: cause})
+            raise failed
+
+    monkeypatch.setattr(ray.train.torch, "TorchTrainer", Trainer)
+    plan = TrainPlan(
+        name="a", folder=str(tmp_path), spec=SPEC, config=SETTINGS, places={}, cut_ms=0,
+        shares=[frozenset({"s/z"})], workers=0, use_gpu=False,
+    )  # fmt: skip
+    with pytest.raises(TooLittleHistoryError, match=r"^there is no origin to train on: the history is too short$"):
+        trainer.train(cast(Any, None), plan)
 
 
 def test_one_worker_alone_has_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from models import artefact
 from models.network.tuned_network import TunedNetwork
 from models.pretraining.fine_tuner import FineTuning
-from services.errors import TrainingError
+from services.errors import TooLittleHistoryError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import TUNED, learn_settings
 from services.learn.training.fine_tuning.tuned_challenger import learn_tuned
@@ -90,7 +90,7 @@ def test_too_few_examples_are_an_error(tmp_path: Path, days: float) -> None:
     if not days:
         for file in Path(made.storage, "tuning").iterdir():
             file.unlink()
-    with pytest.raises(TrainingError, match="no examples yet" if not days else "256 are needed"):
+    with pytest.raises(TooLittleHistoryError, match="no examples yet" if not days else "256 are needed"):
         learn_tuned(made, saying(0.6))
     assert not Path(made.storage, "models").exists()
 

@@ -1,0 +1,70 @@
+"""What an import adds in a pause that a running system has passed over."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from services.store.history import History, zone_table
+from services.store.rows import SiteStep
+
+METER = "irrigation_l_m2"
+CHANNELS = ("rh_pct", METER)
+T0, STEP, DAY = 1_646_092_800_000, 300_000, 288
+PASSED_OVER = 3 * DAY
+
+
+def rows(zone: str, ends: range, read: set[int]) -> list[SiteStep]:
+    """Rows of a zone as windows make them, whose meter shows ``n / 10`` in the steps ``n`` in which it is ``read``."""
+    made, last = list[SiteStep](), None
+    for n in ends:
+        gained = np.nan
+        if n in read:
+            gained, last = (np.nan if last is None else (n - last) / 10), n
+        age_s = np.nan if last is None else (n - last) * 300 + 10
+        values, ages_s = np.array([[70, gained]], np.float32), np.array([[10, age_s]], np.float32)
+        made.append(SiteStep(0, "demo", T0 + n * STEP, (zone,), values, ages_s))
+    return made
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    every=st.tuples(st.sampled_from([1, 7, 300]), st.sampled_from([12, 150, 600])),
+    pause=st.tuples(st.integers(3 * DAY + 2, 6 * DAY), st.integers(3 * DAY + 2, 6 * DAY)),
+    first=st.integers(0, 5 * DAY),
+    cuts=st.lists(st.integers(1, 7 * DAY), max_size=6),
+)
+@example(every=(300, 600), pause=(5 * DAY, 6 * DAY), first=1000, cuts=[1010])  # nothing is gained in the first part
+@example(every=(1, 600), pause=(5 * DAY, 6 * DAY), first=1000, cuts=[1010])
+@example(every=(300, 300), pause=(5 * DAY, 5 * DAY), first=900, cuts=[1000, 1199])  # nothing is read in the second
+def test_a_meter_counts_once_over_a_pause_in_however_many_parts_an_import_comes(
+    tmp_path_factory: pytest.TempPathFactory, every: tuple[int, int], pause: tuple[int, int], first: int,
+    cuts: list[int],
+) -> None:  # fmt: skip
+    """Also where it is not read in some of the parts, and where another zone of the site is back earlier or later."""
+    history, begun, zones = History(tmp_path_factory.mktemp("history"), CHANNELS, 300), 40, ("z1", "z2")
+    for zone, length in zip(zones, pause, strict=True):
+        back = begun + length
+        history.add(
+            step
+            for step in rows(zone, range(back + 20), {*range(begun), *range(back, back + 20)})
+            if step.end_ms < T0 + (begun + PASSED_OVER) * STEP or step.end_ms >= T0 + back * STEP
+        )
+    history.flush()
+    for begin, end in pairwise(sorted({first, *(cut for cut in cuts if cut > first), 7 * DAY})):
+        of_zones = [
+            step
+            for zone, length, each in zip(zones, pause, every, strict=True)
+            for step in rows(zone, range(first, begun + length), set(range(first, begun + length, each)))
+            if T0 + begin * STEP <= step.end_ms < T0 + end * STEP
+        ]
+        if of_zones:
+            history.add_missing(0, "demo", zone_table(CHANNELS, of_zones))
+    there = history.read()
+    for zone, length in zip(zones, pause, strict=True):
+        gained = there[METER].to_numpy()[there["zone"].to_numpy() == zone]
+        assert np.nansum(gained) == pytest.approx((begun + length + 19) / 10, rel=1e-3)
