@@ -114,6 +114,31 @@ def test_a_device_that_slept_asks_again_at_once(page: Page, tmp_path: Path) -> N
         assert page.ask(BANNER) == ""
 
 
+def test_a_page_that_nobody_looks_at_holds_no_connection(page: Page, tmp_path: Path) -> None:
+    """Six tabs would hold all that a browser has for a server. Who looks again sees what is new."""
+    house = House(tmp_path)
+    house.fill()
+    page.hurry(60_000)  # after so long nobody looks any more
+
+    def look(state: str) -> None:
+        page.ask(f"""{{ Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
+            document.dispatchEvent(new Event('visibilitychange')); }}""")
+
+    with opened(house) as address:
+        house.state.events.longest_s = 3600
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
+        page.ask("""{ const seen = new MutationObserver(() => { window.changed = true; });
+            seen.observe(document.getElementById('state'), {childList: true}); }""")
+        look("hidden")
+        until(lambda: house.state.events.open == 0, "its stream ends")
+        house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
+        look("visible")
+        page.until(f"{VIEW}.includes('Measured up to 01:05')")
+        assert house.state.events.open == 1
+        assert page.ask("[window.changed, document.getElementById('banner').innerText]") == [None, ""]
+
+
 def test_a_page_that_is_left_keeps_no_connection(page: Page, tmp_path: Path) -> None:
     """The browser keeps it to go back to, and of six connections to a server its stream would be one; it is live again
     when somebody goes back.

@@ -35,7 +35,7 @@ const decimalSign = () => (1.5).toLocaleString(spoken())[1];
 export function numberIn(text) {
   const [, sign, whole, mark, places] = /^([-+−]?)(\d*)(?:([.,])(\d*))?$/.exec(text.trim()) ?? [];
   if (!whole && !places) return text.trim() ? NaN : null;
-  if (mark && mark !== decimalSign() && places.length === 3 && /^[1-9]\d{0,2}$/.test(whole)) return NaN;
+  if (mark && places.length === 3 && /^[1-9]\d{0,2}$/.test(whole)) return NaN; // Mexico writes 1,500, Spain 1.500
   return (sign === "-" || sign === "−" ? -1 : 1) * Number(`${whole || 0}.${places || 0}`);
 }
 
