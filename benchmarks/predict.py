@@ -119,7 +119,7 @@ def main() -> None:
                     while len(measured["bare"]) < requests:
                         measured["hothouse"] += ask(ours, BLOCK)
                         measured["bare"] += ask(reference, BLOCK)
-                bare.terminate()
+                bare.kill()
                 bare.join()
     figures = {name: np.percentile(taken, [50, 99]) for name, taken in measured.items()}
     for name, (p50, p99) in figures.items():

@@ -23,7 +23,7 @@ _EXPECTED = (
     f"{NAME_RULE}"
 )
 _NUMBERS, _SWITCHES = ("sensor", "number"), ("binary_sensor", "switch")
-_SILENT = ("nan", "none", "unknown", "unavailable", "")  # ``none``: with publish_nan_as_none
+_SILENT = ("nan", "none", "null", "unknown", "unavailable", "")  # ``none``: with publish_nan_as_none; ``null``: Shelly
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\Z")
 _SECOND = re.compile(r"(.+)_([0-9]{1,2})\Z")
 

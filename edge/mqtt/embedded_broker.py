@@ -6,6 +6,7 @@ It speaks MQTT 3.1.1 and keeps everything in memory: what waits for the gateway 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from contextlib import suppress
@@ -16,7 +17,7 @@ import amqtt.broker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.contexts import Action
-from amqtt.errors import AMQTTError, MQTTError
+from amqtt.errors import AMQTTError, MQTTError, NoDataError, ProtocolHandlerError
 from amqtt.mqtt.connack import NOT_AUTHORIZED, ConnackPacket
 from amqtt.mqtt.constants import QOS_0, QOS_1
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
@@ -33,6 +34,8 @@ __all__ = ["run"]
 
 LOOK_S = 10.0
 """How often the log's length is looked at."""
+FIRST_WORDS_S = 30.0
+"""So long a client may take to log in."""
 AT_ONCE = 1000
 """Messages that are with a client, not acknowledged yet; the others wait. A gateway takes so many at once."""
 
@@ -64,9 +67,17 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     @classmethod
     async def init_from_connect(cls, reader: Any, writer: Any, plugins_manager: Any, loop: Any = None) -> Any:
         """Refuse who has no login at once: amqtt first gives him the session of his client id, whoever it is of, or a
-        new one, which stays.
+        new one, which stays. Who says nothing is refused, too.
         """
-        handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        try:
+            async with asyncio.timeout(FIRST_WORDS_S):
+                handler, session = await super().init_from_connect(reader, writer, plugins_manager, loop)
+        except TimeoutError as error:
+            raise MQTTError(f"said nothing within {FIRST_WORDS_S:g} s") from error
+        except (AMQTTError, NoDataError):  # amqtt would leave the connection open
+            writer.abort()
+            raise
+        session.keep_alive = math.ceil(session.keep_alive * 1.5)  # as MQTT has it
         answers = await plugins_manager.map_plugin_auth(session=session)
         if not answers or not all(answers.values()):
             await ConnackPacket.build(0, NOT_AUTHORIZED).to_stream(writer)
@@ -97,7 +108,7 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
         return waiting
 
     async def _send_all(self, session: Any) -> None:
-        with suppress(AMQTTError):  # amqtt makes one of the end of this task
+        with suppress(ProtocolHandlerError):  # amqtt makes one of the end of this task
             for message in list(session.inflight_out.values()):
                 await self._handle_message_flow(message)
             while True:
@@ -111,6 +122,15 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
         if self._sending is not None:
             self._sending.cancel()
         await super().stop()
+
+    def handle_read_timeout(self) -> None:
+        """End the connection: it is dead, as that of a device which lost its Wi-Fi. amqtt would keep it for ever."""
+        self.end()
+
+    def end(self) -> None:
+        """End the connection without a word more; what waits to be sent would hold that up."""
+        if self.writer is not None:
+            self.writer.abort()
 
     async def _handle_qos1_message_flow(self, app_message: Any) -> None:
         if app_message.direction != OUTGOING:
@@ -140,6 +160,11 @@ class _BoundedReader(StreamReaderAdapter):  # type: ignore[misc]
         return found
 
 
+class _Writer(StreamWriterAdapter):  # type: ignore[misc]
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
 class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     """Asks ``rules`` about each message. Through a plugin, which amqtt asks in a task of its own, some hundreds of
     messages at once stop the broker for good: its deliveries wait for each other.
@@ -150,7 +175,7 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def stream_connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
     ) -> None:
-        await self._client_connected(listener_name, _BoundedReader(reader), StreamWriterAdapter(writer))
+        await self._client_connected(listener_name, _BoundedReader(reader), _Writer(writer))
 
     async def _publish_session_retained_messages(self, session: Any) -> None:
         handler = self._get_handler(session)
@@ -159,6 +184,12 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
 
     async def _authenticate(self, session: Any, listener: Any) -> bool:
         return True  # its handler has asked
+
+    async def _delete_session(self, client_id: str) -> None:
+        _, handler = self._sessions.get(client_id, (None, None))
+        await super()._delete_session(client_id)
+        if handler is not None:  # amqtt would leave its connection open beside the new one
+            handler.end()
 
     async def _client_message_loop(self, client_session: Any, handler: Any) -> None:
         handler.may_subscribe = True
@@ -191,8 +222,9 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def _handle_message_delivery(self, client_session: Any, handler: Any, wait_deliver: Any) -> bool:
         message = wait_deliver.result()
         client_session.attributes["qos"] = None if message is None else message.qos
-        taken: bool = await super()._handle_message_delivery(client_session, handler, wait_deliver)
-        return taken
+        if not await super()._handle_message_delivery(client_session, handler, wait_deliver):
+            handler.end()  # amqtt would acknowledge what else comes, and drop it
+        return True
 
     async def _broadcast_message(self, session: Any, topic: Any, data: Any, force_qos: int | None = None) -> None:
         # What is published with QoS 0 amqtt sends on with QoS 1, and keeps it for who is away.

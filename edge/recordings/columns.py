@@ -24,6 +24,7 @@ given by hand; every key is optional::
     lux = { metric = "par_umol_m2_s", scale = 0.0185 }
     wind = { metric = "wind_dir_deg", coding = "sectors" }
     CO2dos = { metric = "co2_dosing_pct", coding = "dosing" }
+    drip = { metric = "irrigation_l_m2", coding = "gained" }
 
 ``value = column * scale + offset``; ``unit`` is short for both, and says that the column is in that unit, also where it
 is the metric's own. Column names are compared without regard to case.
@@ -57,14 +58,15 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one column holds. ``device`` empty: the device that usually reports the metric; ``unit`` empty: its own.
 
     ``coding`` says what the numbers are: ``sectors``, a wind direction as a bit (1 north, 2 north-east … 128
-    north-west); ``dosing``, a CO₂ valve as 1 dosing / 2 off, as 0…1, or in per cent (see :func:`convert`).
+    north-west); ``dosing``, a CO₂ valve as 1 dosing / 2 off, as 0…1, or in per cent (see :func:`convert`); ``gained``,
+    what came since the row before, where the metric is a counter that goes up.
     """
 
     metric: str
     device: str = ""
     scale: float = 1.0
     offset: float = 0.0
-    coding: Literal["", "sectors", "dosing"] = ""
+    coding: Literal["", "sectors", "dosing", "gained"] = ""
     unit: str = ""
 
     @property
@@ -194,6 +196,9 @@ def convert(column: Column, raw: F64, least: F64, most: F64) -> F64:
     >>> convert(valve, raw, np.full(3, 0.0), np.full(3, 2.0)).tolist()
     [1.0, 2.0, 1.5]
 
+    >>> convert(Column("irrigation_l_m2", coding="gained"), np.array([0.5, np.nan, 0.5, 0]), raw, raw).tolist()
+    [0.5, nan, 1.0, 1.0]
+
     A metric that cannot be negative but is by at most 2 % of its range (the dark offset of a PAR sensor, a vent at
     −0.3 %) becomes 0. Whatever else is out of range stays as it is and is refused downstream, where that is counted.
     """
@@ -205,6 +210,8 @@ def convert(column: Column, raw: F64, least: F64, most: F64) -> F64:
         values = np.where((bits == np.round(bits)) & (bits <= 7), bits * 45, np.nan)
     else:
         values = raw * column.scale + column.offset
+    if column.coding == "gained":
+        values = np.where(np.isfinite(values), np.cumsum(np.where(values > 0, values, 0)), np.nan)
     metric = VOCABULARY[base_metric(column.metric)]
     if metric.low == 0:
         values[(values < 0) & (values >= -0.02 * metric.high)] = 0.0

@@ -60,12 +60,15 @@ MISSING = frozenset(
 """Words that mean a missing value, in lower case; a mapping may name more."""
 
 _NUMBER, _POINT = re.compile(r"[+-]?[0-9]"), re.compile(r"[+-]?[0-9]*\.[0-9]+\Z")
+_MINUS = "\N{MINUS SIGN}"
+"""So spreadsheets of some languages write negative numbers."""
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?\Z")
 _GROUPED_BY_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}\Z")
 _THOUSANDS = "; if the comma parts thousands, write the numbers without it"
 _CELSIUS_MOST, _FAHRENHEIT_MOST = 60.0, 140.0
 _FAHRENHEIT_NONE = 200.0  # no greenhouse has as many °F; in K it is frost
+_FALLS = 5  # so often a meter falls in a recording only where it begins anew each day
 _WARM, _FEW = 35.0, 0.01  # the median of a column in °C is below, or less than one in a hundred is above 60
 
 
@@ -103,6 +106,8 @@ def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection
     (array([21.4,  nan,  nan,  nan]), Cells(said=2, commas=1, words=0, comma='21,4', word=''))
     >>> numbers(["1.021,5", "21,4", "ERR"], ",", ["err"])
     (array([1021.5,   21.4,    nan]), Cells(said=2, commas=0, words=0, comma='', word=''))
+    >>> numbers(["\N{MINUS SIGN}3,5"], ",")[0]
+    array([-3.5])
     """
     values = np.full(len(cells), np.nan)
     said = commas = words = 0
@@ -110,6 +115,8 @@ def numbers(cells: Sequence[str | None], decimal: str = ".", missing: Collection
     for at, cell in enumerate(cells):
         if not cell:
             continue
+        if _MINUS in cell:
+            cell = cell.replace(_MINUS, "-")
         try:
             value = float(cell if decimal == "." else _pointed(cell))
             if math.isfinite(value):
@@ -198,7 +205,22 @@ def of_values(
             is_target,
         ))  # fmt: skip
         return np.full_like(values, np.nan), found
-    return values, found + _of_range(file, name, column, known)
+    return values, found + _of_counter(file, name, column, known) + _of_range(file, name, column, known)
+
+
+def _of_counter(file: str, name: str, column: Column, known: F64) -> list[Finding]:
+    """Whether a counter looks like what came in each row: a meter falls only when it begins anew."""
+    changes = np.diff(known)
+    fell, rose = int(np.count_nonzero(changes < 0)), int(np.count_nonzero(changes > 0))
+    is_counter = VOCABULARY[base_metric(column.metric)].kind == "counter"
+    if not is_counter or column.coding or fell < _FALLS or fell < rose / 2:
+        return []
+    device = f', device = "{column.device}"' if column.device else ""
+    line = f'{_key(name)} = {{ metric = "{column.metric}"{device}, coding = "gained" }}'
+    return [Finding(
+        f"{file}: column {name} falls {fell} times and is read as a meter that goes up; if it has what came in each "
+        f"row, say {line} in recording.toml, under [columns]"
+    )]  # fmt: skip
 
 
 def _of_range(file: str, name: str, column: Column, known: F64) -> list[Finding]:

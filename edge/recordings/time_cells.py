@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,9 @@ UNIX_MS = {"unix_s": 1000, "unix_ms": 1}
 """``time_format`` of Unix time -> how many milliseconds its unit has."""
 MIXED_TIMES = "some times carry a UTC offset and some do not"
 _HOUR_ALONE = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[AaPp][Mm])?\Z")
-_DAY_NUMBER = re.compile(r"[2-5]\d{4}(\.\d+)?\Z")
+_MIDNIGHT = re.compile(r"(?<=[ T])24(?=[:.]?00)")
+"""The end of a day, which ISO 8601 knows; Python does from 3.14 on."""
+_DAY_NUMBER = re.compile(r"[2-5]\d{4}([.,]\d+)?\Z")
 """A spreadsheet's days since 1900, of 1954 to 2064."""
 _DAYS = ("%d-%m-%Y", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d")
 _HOURS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%H.%M")
@@ -37,8 +39,13 @@ def moment(text: str, where: str, written: str) -> datetime:
 
     >>> moment("2022-02-01 00:05", "a.csv", "").isoformat(), moment("1643673900", "a.csv", "unix_s").isoformat()
     ('2022-02-01T00:05:00', '2022-02-01T00:05:00+00:00')
+    >>> moment("28-02-2022 24:00", "a.csv", "%d-%m-%Y %H:%M").isoformat()
+    '2022-03-01T00:00:00'
     """
     text = text.strip()
+    at_zero, is_end = _MIDNIGHT.subn("00", text, count=1)
+    if is_end:
+        return moment(at_zero, where, written) + timedelta(days=1)
     try:
         if scale := UNIX_MS.get(written):
             return datetime.fromtimestamp(float(text) * scale / 1000, UTC)

@@ -42,6 +42,13 @@ forecasts that are corrected do."""
 SCALE_DAYS = 14.0
 """How long the usual size of a metric's deviations is remembered; all zones together."""
 
+WRONG, WRONG_C = 2.5, 6.0
+"""Plans that were wrong about the temperature outside by more than so many usual deviations, and so many degrees, in
+the mean of the last three hours are no forecast, but another unit, zeros, or another place. In the lettuce recording of
+2022 the largest that is seen is 2.0 usual deviations.
+"""
+_OUTSIDE = PLANNED.index("out_temp_c")
+
 _DAY = 86_400_000 // BIN_MS
 _KEPT = _DAY + BINS_BACK + 2
 
@@ -50,7 +57,7 @@ _KEPT = _DAY + BINS_BACK + 2
 class Foreseen:
     """How far what is foreseen is off what is known, in steps (:func:`~models.features.eight_bits.in_steps`) of usual
     deviations of a metric; 0 where one of both is missing. What is not measured is known as it was foreseen then.
-    ``any`` says of which zones anything is foreseen.
+    ``any`` says of which zones anything is foreseen that has sense.
     """
 
     ahead: I8  # [Z, H, 3, K]: at the horizon off the usual, there off yesterday, on the way there off the usual
@@ -138,8 +145,9 @@ class KnownAheadFeatures(ZoneState):
         ahead = np.stack([_between(off_usual[:, last], off_usual[:, last + 1], share), off_yesterday, on_the_way], 2)
         wrong = masked_mean(measured - foreseen[:, : back + 1], axis=1)
         now = np.stack([newest - usual[:, back], wrong], axis=1) / scale
-        anything = np.asarray(np.isfinite(foreseen[:, back:]).any(axis=(1, 2)))
-        return Foreseen(in_steps(ahead), in_steps(now), anything)
+        has_sense = ~(np.abs(wrong[:, _OUTSIDE]) > max(WRONG_C, WRONG * scale[_OUTSIDE]))  # also where nobody knows
+        anything = np.isfinite(foreseen[:, back:]).any(axis=(1, 2)) & has_sense
+        return Foreseen(in_steps(ahead), in_steps(now), np.asarray(anything))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""

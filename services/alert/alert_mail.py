@@ -15,6 +15,7 @@ from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
 from pathlib import Path
 
+from edge.wire.topic import SITE_ZONE
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
@@ -170,6 +171,8 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     >>> mail = digest([alert])
     >>> mail["Subject"], mail.get_content().strip()
     ('demo/z1: cold since 04:10', 'demo/z1 (critical): cold since 04:10; air 1.8 °C')
+    >>> digest([alert | {"zone": "_site", "text": "drift: out_temp_c is 6 °C below"}])["Subject"]
+    'demo: drift: out_temp_c is 6 °C below'
     """
     newest = list({alert["id"]: alert for alert in alerts}.values())
     firing = [alert for alert in newest if alert["state"] == "firing"]
@@ -192,7 +195,7 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
 
 
 def _where(alert: ShownAlert) -> str:
-    return f"{alert['site']}/{alert['zone']}"
+    return alert["site"] if alert["zone"] == SITE_ZONE else f"{alert['site']}/{alert['zone']}"
 
 
 def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert], cut: Sequence[ShownAlert]) -> str:

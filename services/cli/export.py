@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,8 @@ from services.errors import HothouseError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from services.store.frames import RowPieces
 
 __all__ = ["register"]
 
@@ -46,11 +48,11 @@ def export(
     with need_cluster("export"):
         from services.forecast_spec import forecast_spec
         from services.store.files import write_atomically
-        from services.store.frames import rows_frame
+        from services.store.frames import RowPieces
         from services.store.history import History
         from services.store.storage import storage_of
     with errors.status("reading the history ..."):
-        frame = rows_frame(
+        pieces = RowPieces(
             storage_of(settings), forecast_spec(settings).channels, settings.stream.step_s, sites=site or (),
             zones=zone or (), since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
         )  # fmt: skip
@@ -61,31 +63,58 @@ def export(
                 f"rows of {step_s} s are left out, as stream.step_s is {settings.stream.step_s}: export them into "
                 f"another file, with HOTHOUSE_STREAM__STEP_S={step_s}", markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip
-    if frame.empty:
+    if not pieces.rows:
         raise HothouseError(
             f"the history in {storage_of(settings).url} has no such row",
             "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
         )
+    span = _Span()
     try:
         out.parent.stat()  # no folder is made by mistake
         with counting_bar("writing rows") as told:
-            write_atomically(out, partial(_write_csv if out.suffix == ".csv" else _write_parquet, frame, told))
+            write = _write_csv if out.suffix == ".csv" else _write_parquet
+            write_atomically(out, lambda beside: write(span.of(pieces, told), beside))
     except OSError as error:
         raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
-    zones = len(frame.groupby(["site", "zone"]))
-    first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))
-    rows = f"{len(frame):,} row{'s' if len(frame) != 1 else ''} of {zones} zone{'s' if zones != 1 else ''}"
-    line = f"{rows}, {first} to {last} UTC, in {out}"
+    rows = (
+        f"{pieces.rows:,} row{'s' if pieces.rows != 1 else ''} of {pieces.zones} zone{'s' if pieces.zones != 1 else ''}"
+    )
+    line = f"{rows}, {span} UTC, in {out}"
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _write_csv(frame: pd.DataFrame, told: Callable[[int, int], None], out: Path) -> None:
+class _Span:
+    """From when to when the rows are that were written."""
+
+    def __init__(self) -> None:
+        self._times: list[pd.Timestamp] = []
+
+    def of(self, pieces: RowPieces, told: Callable[[int, int], None]) -> Iterator[pd.DataFrame]:
+        """The pieces, looked at on their way."""
+        self._times, done = [], 0
+        for frame in pieces:
+            told(done, pieces.rows)
+            self._times += [frame["time"].min(), frame["time"].max()]
+            done += len(frame)
+            yield frame
+
+    def __str__(self) -> str:
+        return f"{min(self._times):%Y-%m-%d %H:%M} to {max(self._times):%Y-%m-%d %H:%M}"
+
+
+def _write_csv(frames: Iterable[pd.DataFrame], out: Path) -> None:
     with out.open("w", encoding="utf-8", newline="") as file:
-        for first in range(0, len(frame), ROWS_AT_A_TIME):
-            told(first, len(frame))
-            frame.iloc[first : first + ROWS_AT_A_TIME].to_csv(file, index=False, header=not first)
+        for number, frame in enumerate(frames):
+            frame.to_csv(file, index=False, header=not number, chunksize=ROWS_AT_A_TIME)
 
 
-def _write_parquet(frame: pd.DataFrame, told: Callable[[int, int], None], out: Path) -> None:
-    told(0, len(frame))
-    frame.to_parquet(out, index=False)
+def _write_parquet(frames: Iterable[pd.DataFrame], out: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for frame in frames:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            writer = writer or stack.enter_context(pq.ParquetWriter(out, table.schema))
+            writer.write_table(table.cast(writer.schema))

@@ -118,6 +118,8 @@ def _values(cells: Mapping[str, str], number: int, has_commas: bool) -> Iterator
 
 def _time_ms(text: str, clock: ZoneInfo, number: int) -> int:
     try:
+        if text.isdecimal() and len(text) > len("20260301"):  # Unix time in ms would be of the year 1796
+            raise ValueError
         time = datetime.fromisoformat(text)
     except ValueError:
         example = "2026-03-01T22:00, or with its offset 2026-03-01T22:00+01:00"

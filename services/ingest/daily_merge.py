@@ -7,9 +7,7 @@ from concurrent.futures import Executor, Future
 
 from services.errors import FirstError, HistoryError
 from services.ingest.figures import Failures
-from services.store.forecasts import IssuedForecasts
-from services.store.history import History
-from services.store.plan_history import PlanHistory
+from services.ingest.snapshots.stores import Stores
 
 __all__ = ["DailyMerge"]
 
@@ -24,11 +22,10 @@ class DailyMerge:
     """
 
     def __init__(
-        self, issued: IssuedForecasts, history: History, plans: PlanHistory, partitions: Collection[int],
-        check: Callable[[], None], executor: Executor, failures: Failures,
+        self, stores: Stores, partitions: Collection[int], check: Callable[[], None], executor: Executor,
+        failures: Failures,
     ) -> None:  # fmt: skip
-        self._issued, self._history, self._plans = issued, history, plans
-        self._partitions, self._check = list(partitions), check
+        self._stores, self._partitions, self._check = stores, list(partitions), check
         self._executor, self._failures = executor, failures
         # Not the newest alone: after one site with a clock that is ahead no day of the others would be new.
         self._begun = set[tuple[int, int]]()  # length and number of the days and hours in which a merge began
@@ -58,7 +55,7 @@ class DailyMerge:
         yesterday_ms = newest_ms - DAY_MS  # rows and plans of it may still come: a file that grows is better small
         with FirstError(HistoryError, OSError) as first:
             with first.kept():
-                self._issued.merge_days(newest_ms, self._partitions, self._check)
-            for rows in (self._history, self._plans):
+                self._stores.issued.merge_days(newest_ms, self._partitions, self._check)
+            for rows in (self._stores.history, self._stores.plans):
                 with first.kept():
                     rows.compact(yesterday_ms, self._partitions, self._check)

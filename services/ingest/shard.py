@@ -39,11 +39,9 @@ from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_ROWS
+from services.ingest.snapshots.stores import Stores
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
-from services.store.examples.shown_examples import ShownExamples
-from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.history import History
-from services.store.plan_history import PlanHistory
+from services.store.forecasts import IssuedForecast
 from services.store.series import SeriesWriter
 from services.store.storage import storage_of
 
@@ -96,31 +94,25 @@ class Shard:
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = FairLock()  # held, inside of it, while partitions change: never over I/O
         storage = storage_of(settings)
-        self._history = History(storage, spec.channels, settings.stream.step_s)
-        plans = PlanHistory(storage)
-        self._issued = IssuedForecasts(storage, min(partitions, default=0))
+        stores = self._stores = Stores.of(storage, spec, settings.stream.step_s, writer=min(partitions, default=0))
         snapshots = {number: Snapshots(storage, number, SNAPSHOTS) for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
-        self._recovery = Recovery(
-            settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
-        )
+        self._recovery = Recovery(settings, spec, log, snapshots, stores, queue, self._changing, clock_s)
         self._partitions = self._recovery.partitions
         self._alerts = AlertOutput(
             storage, self._partitions, outputs.live_state, lambda number: snapshots[number].check()
         )
         began_s = clock_s()
         self._checkpoint = Checkpoint(
-            settings, log, self._history, plans, ShownExamples(storage, spec), self._recovery,
+            settings, log, stores, self._recovery,
             lambda partition: snapshot_state(settings, spec, log.id, partition, queue.state(partition.number)),
             self._alerts.keep, executors.save, self._failures, began_s, failpoint,
         )  # fmt: skip
-        self._daily_merge = DailyMerge(
-            self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
-        )
+        self._daily_merge = DailyMerge(stores, partitions, self._checkpoint.check, executors.merge, self._failures)
         self._imports = HistoryImports(
-            storage, log.partitions, self._history, self._recovery, self._failures,
+            storage, log.partitions, stores.history, self._recovery, self._failures,
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
         self._reader = LogReader(log, clock_s)
@@ -180,7 +172,7 @@ class Shard:
             len(p.dead_letters) + len(p.learner.plans.kept) + len(p.learner.examples.kept) + len(p.alerts.told)
             for p in self._partitions.values()
         )
-        return self._history.pending_rows >= MAX_UNFLUSHED_ROWS or waiting >= MAX_WAITING
+        return self._stores.history.pending_rows >= MAX_UNFLUSHED_ROWS or waiting >= MAX_WAITING
 
     def _show(self) -> None:
         if self._each_second.due(self._clock_s()):
@@ -251,7 +243,7 @@ class Shard:
             self._failpoint("taken")
             self._rate.add(partition.counts["accepted"] - before)
             new = [step for step in steps if step.end_ms > partition.kept_ms.get(step.site, 0)]
-            self._history.add(new)
+            self._stores.history.add(new)
             for sink in self._sinks:
                 sink.rows(new)
             self._queue.past_due.update({step.site for step in steps} if len(origins) < len(steps) else ())
@@ -284,7 +276,7 @@ class Shard:
                 )
                 for origin, said in answered
             ]
-        self._issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._checkpoint.check)
+        self._stores.issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._checkpoint.check)
         self._failpoint("forecast kept")
         for origin, forecast in zip(origins, forecasts, strict=True):
             self._publish(origin, forecast)
@@ -316,7 +308,7 @@ class Shard:
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": self._failures.totals,
             "failing": self._failures.failing, "dead_letters": dict(self._checkpoint.dead_letters),
-            "forecasts_queued": self._queue.length, "steps_queued": self._history.pending,
+            "forecasts_queued": self._queue.length, "steps_queued": self._stores.history.pending,
             "last_error": self._failures.last_error, "backlog": backlog, "behind": self.is_behind,
             "replays": self._reader.replays(offsets), "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),

@@ -200,7 +200,10 @@ class SaidAhead(TypedDict):
 
 
 class Resampled(TypedDict):
-    """A zone's past in ``T`` intervals: mean, least and largest row of each metric, NaN where none is known."""
+    """A zone's past in ``T`` intervals: mean, least and largest row of each metric, NaN where none is known.
+
+    The mean of a counter is what it gained in the interval.
+    """
 
     end_ms: I64  # [T], the intervals' ends
     mean: dict[str, F32]  # metric -> [T]

@@ -110,7 +110,7 @@ class IssuedForecasts:
         found: dict[tuple[int, str], IssuedForecast] = {}
         cells = [(horizon, target) for horizon in horizons_min for target in targets]
         wanted = (pc.field("site") == site) & (pc.field("origin_ms") > after_ms) & (pc.field("origin_ms") <= until_ms)
-        for table in self._tables(after_ms, until_ms):
+        for table in self._tables(site, after_ms, until_ms):
             rows = table.filter(wanted).combine_chunks()
             keys = list(zip(rows["origin_ms"].to_pylist(), rows["model_version"].to_pylist(), strict=True))
             for key in dict.fromkeys(keys):
@@ -142,7 +142,7 @@ class IssuedForecasts:
         )  # fmt: skip
         columns = ["origin_ms", "p10", "p50", "p90"]
         # People wait for it, over hundreds of files: nothing is read but what is asked or looked at.
-        tables = self._tables(after_ms, until_ms, [*columns, "site", "zone", "target", "horizon_min"])
+        tables = self._tables(site, after_ms, until_ms, [*columns, "site", "zone", "target", "horizon_min"])
         rows = [table.filter(wanted).select(columns) for table in tables]
         found = pa.concat_tables(rows) if rows else pa.table({n: pa.array([], _SCHEMA.field(n).type) for n in columns})
         origins, newest = np.unique(found["origin_ms"].to_numpy(), return_index=True)  # the first of equal ones
@@ -182,14 +182,17 @@ class IssuedForecasts:
         self._newest = f"{day} {named}", key
         return key
 
-    def _tables(self, after_ms: int, until_ms: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first.
-        They have all columns, or these with names as dictionaries.
+    def _tables(
+        self, site: str, after_ms: int, until_ms: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """Tables that may hold a site's origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes
+        first. They have all columns, or these with names as dictionaries. A restart asks for all since a site's newest
+        row, which may be months of others' forecasts.
         """
         names = ("site", "zone", "target") if columns else ()
 
         def read(key: str) -> pa.Table:
-            return read_between(self._storage, key, "origin_ms", after_ms, until_ms, columns, names)
+            return read_between(self._storage, key, "origin_ms", after_ms, until_ms, columns, names, site)
 
         # A part has the day of its newest origin; others in it may be of the day before: those of later days are newer.
         first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)

@@ -152,8 +152,12 @@ class History:
         there = there.select([name for name in columns if name in there.column_names])
         ends = new["end_ms"].to_numpy()
         first_ms, last_ms = int(ends.min()), int(ends.max())
-        before = self.zones.read(first_ms - LOOK_BACK_MS, first_ms - 1, [site], columns=columns)
-        around = [there] if before is None else [there, before]
+        around, zones = [there], set(pc.unique(new["zone"]).to_pylist())
+        for back_ms in (_DAY_MS, LOOK_BACK_MS):  # most zones have rows of the day before
+            before = self.zones.read(first_ms - back_ms, first_ms - 1, [site], columns=columns)
+            around = [there] if before is None else [there, before]
+            if before is not None and zones.issubset(pc.unique(before["zone"]).to_pylist()):
+                break
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
         if not len(paused):
             return new

@@ -31,7 +31,9 @@ def resampled(
     ``(end - interval_ms, end]`` that its end lies in. Intervals without a row are left out, and so is what no file has.
 
     Derived metrics (``DERIVED``) are computed row by row where the history has none. The mean of an angle is that of
-    the directions: of 350° and 10° it is 0°. Raises :class:`~services.errors.HistoryError` for a damaged file.
+    the directions: of 350° and 10° it is 0°. That of a counter is what it gained in the interval, the sum of its rows:
+    their mean would shrink with the interval's length. Raises :class:`~services.errors.HistoryError` for a damaged
+    file.
     """
     wanted = list(dict.fromkeys([*metrics, *(_OF if set(metrics) & set(DERIVED) else ())]))
     table = _rows(history, site, zone, wanted, start_ms, end_ms)
@@ -43,8 +45,11 @@ def resampled(
     found = Resampled(end_ms=at, mean={}, low={}, high={})
     for name in metrics:
         found["mean"][name], found["low"][name], found["high"][name] = _of_intervals(values[name], first)
-        if name in VOCABULARY and VOCABULARY[name].kind == "angle":
-            known = np.isfinite(values[name])
+        kind, known = VOCABULARY[name].kind if name in VOCABULARY else "", np.isfinite(values[name])
+        if kind == "counter" and len(at):
+            gained = np.add.reduceat(np.where(known, values[name], 0).astype(np.float64), first)
+            found["mean"][name] = np.where(np.isnan(found["mean"][name]), np.nan, gained).astype(np.float32)
+        if kind == "angle":
             mean = mean_direction(row[known], values[name][known].astype(np.float64), len(at))
             found["mean"][name] = mean.astype(np.float32)
     return found

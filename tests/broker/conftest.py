@@ -75,6 +75,18 @@ def device(address: MqttAddress, qos: int = 1) -> Iterator[Callable[[Iterable[tu
         client.loop_stop()
 
 
+def login_answer(address: MqttAddress, *, persistent: bool = False) -> str:
+    """What the broker answers to a login."""
+    answers: list[str] = []
+    client = new_client(address, "test-login", v5=address.v5, persistent=persistent)
+    client.on_connect = lambda *given: answers.append(str(given[3]))
+    open_connection(client, address)
+    until(lambda: answers)
+    client.disconnect()
+    client.loop_stop()
+    return answers[0]
+
+
 class GatewayProcess:
     """``python -m edge.gateway`` on a log of its own. As a context manager it leaves no process behind.
 

@@ -6,40 +6,22 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from paho.mqtt.client import Client, MQTTMessage
 
 from edge.mqtt import broker as brokers
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
 from services.app.broker_watch import BrokerWatch
-from tests.broker.conftest import ROOT, device, local_broker, until
+from tests.broker.conftest import ROOT, device, local_broker, login_answer, until
 from tests.conftest import require_program
-from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
 
 KINDS = ("mosquitto", "amqtt")
-
-
-def _answer(address: MqttAddress, *, persistent: bool = False) -> str:
-    """What the broker answers to a login."""
-    answers: list[str] = []
-    client = new_client(address, "test-login", v5=address.v5, persistent=persistent)
-    client.on_connect = lambda *given: answers.append(str(given[3]))
-    open_connection(client, address)
-    until(lambda: answers)
-    client.disconnect()
-    client.loop_stop()
-    return answers[0]
 
 
 def _silent(port: int) -> bool:
@@ -57,9 +39,9 @@ def _silent(port: int) -> bool:
 def test_only_the_generated_user_may_log_in(tmp_path: Path, kind: str) -> None:
     """The generated password is accepted; another one and no login are refused."""
     with local_broker(tmp_path / "b", kind) as broker:
-        assert _answer(broker.address) == "Success"
-        assert _answer(replace(broker.address, password="wrong")) == "Not authorized"
-        assert _answer(replace(broker.address, username="", password="")) == "Not authorized"
+        assert login_answer(broker.address) == "Success"
+        assert login_answer(replace(broker.address, password="wrong")) == "Not authorized"
+        assert login_answer(replace(broker.address, username="", password="")) == "Not authorized"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +65,7 @@ def test_a_broker_keeps_its_port_and_password(tmp_path: Path, kind: str) -> None
         assert not broker.running
         assert _silent(first.port)
         broker.restart()
-        assert _answer(first) == "Success"
+        assert login_answer(first) == "Success"
     assert _silent(first.port)
     with local_broker(tmp_path / "b", kind) as again:
         assert again.address == first
@@ -118,172 +100,6 @@ def test_mosquitto_keeps_what_waits_over_a_restart(tmp_path: Path) -> None:
         broker_was_restarted = True
         session()
     assert received == [str(n).encode() for n in range(50)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_acknowledges_nothing_is_answered_all_the_same(tmp_path: Path, kind: str) -> None:
-    """A gateway waits four seconds for the answer to its subscription; what waits for it must not hold that up. What it
-    has not acknowledged comes with each connection, and once it has, no more.
-    """
-    with local_broker(tmp_path / "b", kind) as broker:
-        took_s, waited = [], [str(n).encode() for n in range(50)]
-        with waiting_session(broker):
-            pass
-        with device(broker.address) as publish:
-            publish([("waits", payload) for payload in waited])
-        for _ in range(3):
-            with waiting_session(broker) as (took, received):
-                took_s.append(took)
-                until(lambda: len(received) >= len(waited), "all that waits comes")
-                assert sorted(message.payload for message in received) == sorted(waited)
-                assert not any(message.retain for message in received)
-        assert min(took_s) < 4.0
-        with waiting_session(broker, acknowledges=True) as (_, received):
-            until(lambda: len(received) >= len(waited), "all that waits comes")
-        with device(broker.address) as publish:
-            publish([("waits", b"last")])
-        with waiting_session(broker) as (_, received):
-            until(lambda: b"last" in [message.payload for message in received])
-            assert len(received) < len(waited)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_waits_comes_before_what_is_published_meanwhile(tmp_path: Path, kind: str) -> None:
-    """Samples that are sent live while a gateway is given what waited come after it: rows close by the newest sample,
-    and what came behind it would be late.
-    """
-    waited, live = (range(1500), range(1500, 2500))
-    with local_broker(tmp_path / "b", kind) as broker:
-        with waiting_session(broker):
-            pass
-        with device(broker.address) as publish:
-            publish([("waits", str(n).encode()) for n in waited])
-            sending = threading.Thread(target=publish, args=([("waits", str(n).encode()) for n in live],))
-            with waiting_session(broker, acknowledges=True, when_connected=sending.start) as (_, received):
-                sending.join()
-                until(lambda: len({message.payload for message in received}) == live.stop, "all comes")
-    assert [int(message.payload) for message in received] == [*waited, *live]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_quality_0_is_not_kept_for_who_is_away(tmp_path: Path, kind: str) -> None:
-    """A number without a time would count as measured when the gateway is back (docs/sensors.md, ESPHome)."""
-    with local_broker(tmp_path / "b", kind) as broker:
-        with waiting_session(broker):
-            pass
-        client = new_client(broker.address, "test-device", v5=broker.address.v5)
-        open_connection(client, broker.address)
-        until(client.is_connected)
-        client.publish("waits", b"0", qos=0)
-        client.publish("waits", b"1", qos=1).wait_for_publish(patience_s(10))
-        with waiting_session(broker, acknowledges=True) as (_, received):
-            until(lambda: received)
-            client.publish("waits", b"2", qos=0)
-            until(lambda: len(received) > 1)
-        client.disconnect()
-        client.loop_stop()
-    assert [(message.payload, message.qos) for message in received] == [(b"1", 1), (b"2", 0)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_takes_a_connection_over_gets_all_that_comes(tmp_path: Path, kind: str) -> None:
-    """Of whatever quality: a gateway that connects again before the broker has seen its connection end, too."""
-    with local_broker(tmp_path / "b", kind) as broker:
-        with (
-            waiting_session(broker, acknowledges=True) as (_, before),
-            waiting_session(broker, acknowledges=True) as (_, received),
-            device(broker.address) as publish,
-            device(broker.address, qos=0) as publish_unsure,
-        ):
-            publish([("waits", b"1")])
-            until(lambda: received)
-            publish_unsure([("waits", b"2")])
-            until(lambda: len(received) > 1)
-        assert [message.payload for message in received] == [b"1", b"2"]
-        assert not before
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_session_of_quality_2_gets_all_that_waits(tmp_path: Path, kind: str) -> None:
-    """Also while its client answers nothing, as one that is busy: each message would wait for the one before."""
-    waited = [str(n).encode() for n in range(5)]
-    with local_broker(tmp_path / "b", kind) as broker:
-        with waiting_session(broker, qos=2):
-            pass
-        with device(broker.address, qos=2) as publish:
-            publish([("waits", payload) for payload in waited])
-        with waiting_session(broker, qos=2) as (_, received):
-            until(lambda: [message.payload for message in received] == waited)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_topics_retain_goes_to_who_subscribes_alone(tmp_path: Path, kind: str) -> None:
-    """Alerts are retained, and a device with a login that reads nothing was sent them when it connected."""
-    with local_broker(tmp_path / "b", kind) as broker, waiting_session(broker, acknowledges=True) as (_, received):
-        publisher = new_client(broker.address, "test-publisher", v5=broker.address.v5)
-        open_connection(publisher, broker.address)
-        until(publisher.is_connected)
-        publisher.publish("waits", b"kept", qos=1, retain=True)
-        until(lambda: received)
-        told, subscribed = list[MQTTMessage](), list[object]()
-        stranger = new_client(broker.address, "test-stranger", v5=broker.address.v5)
-        stranger.on_connect = lambda client, *_: client.subscribe("else", qos=1)
-        stranger.on_subscribe = lambda *given: subscribed.append(given)
-        stranger.on_message = lambda client, _, message: told.append(message)
-        open_connection(stranger, broker.address)
-        until(lambda: subscribed)
-        publisher.publish("else", b"last", qos=1)
-        until(lambda: b"last" in [message.payload for message in told])
-        for client in (publisher, stranger):
-            client.disconnect()
-            client.loop_stop()
-        assert [message.payload for message in told] == [b"last"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_has_no_login_ends_nobodys_connection(tmp_path: Path, kind: str) -> None:
-    """Nor is a session made for him, which would stay: a device with a wrong password tries for ever."""
-    with local_broker(tmp_path / "b", kind) as broker:
-        ended: list[object] = []
-        client = new_client(broker.address, "test-login", persistent=True, v5=broker.address.v5)
-        client.on_disconnect = lambda *given: ended.append(given)
-        open_connection(client, broker.address, session_expiry_s=600)
-        until(client.is_connected)
-        for name in ("nobody", broker.address.username):
-            stranger = replace(broker.address, username=name, password="wrong")
-            assert _answer(stranger, persistent=True) == "Not authorized"
-        client.publish("waits", b"1", qos=1).wait_for_publish(patience_s(10))
-        assert not ended
-        client.disconnect()
-        client.loop_stop()
-
-
-@contextmanager
-def waiting_session(
-    broker: LocalBroker, *, acknowledges: bool = False, when_connected: Callable[[], object] = lambda: None,
-    qos: int = 1,
-) -> Iterator[tuple[float, list[MQTTMessage]]]:  # fmt: skip
-    """A session's connection: how long its subscription waited for an answer, and what it gets."""
-    received: list[MQTTMessage] = []
-    subscribed: list[object] = []
-
-    def on_message(client: Client, _: object, message: MQTTMessage) -> None:
-        received.append(message)
-        if acknowledges:
-            client.ack(message.mid, message.qos)
-
-    client = new_client(broker.address, "test-session", persistent=True, v5=broker.address.v5)
-    client.on_connect = lambda client, *_: (client.subscribe("waits", qos=qos), when_connected())
-    client.on_subscribe = lambda *given: subscribed.append(given)
-    client.on_message = on_message
-    began_s = time.monotonic()
-    open_connection(client, broker.address, session_expiry_s=600)
-    until(lambda: subscribed)
-    try:
-        yield time.monotonic() - began_s, received
-    finally:
-        client.disconnect()
-        client.loop_stop()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -325,7 +141,7 @@ def test_a_broker_that_died_is_started_again(tmp_path: Path, kind: str) -> None:
             until(lambda: _silent(port))
             until(lambda: watch.look() or broker.running)  # type: ignore[func-returns-value]
             assert (broker.port, watch.error) == (port, "")
-            assert _answer(broker.address) == "Success"
+            assert login_answer(broker.address) == "Success"
 
 
 def test_a_broker_that_cannot_start_again_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -341,7 +157,7 @@ def test_a_broker_that_cannot_start_again_says_why(tmp_path: Path, caplog: pytes
             assert sum("devices are not heard" in line.message for line in caplog.records) == 1
         until(lambda: watch.look() or broker.running)  # type: ignore[func-returns-value]
         assert watch.error == ""
-        assert _answer(broker.address) == "Success"
+        assert login_answer(broker.address) == "Success"
 
 
 def _process_of(broker: LocalBroker) -> psutil.Process:
@@ -374,7 +190,7 @@ def test_a_broker_whose_port_is_taken_leaves_the_other_alone(tmp_path: Path) -> 
             second.start()
         assert not second.running
         assert second.log_file.stat().st_size > 0
-        assert _answer(first.address) == "Success"
+        assert login_answer(first.address) == "Success"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,12 +106,8 @@ class House:
         self.live_state = LiveState(10_000, lambda: origin_ms)
         self.backend = Backend(self.live_state, origin_ms)
         self.backend.history = History(folder, CHANNELS)
-        ends = range(origin_ms - DAYS * 24 * HOUR_MS, origin_ms + 1, STEP_MS)
-        known = np.where([channel in without for channel in CHANNELS], np.nan, 1)
-        rows = ((end, np.float32([list(climate(end).values())[:-1] * known] * len(zones))) for end in ends)
-        self.backend.history.add(SiteStep(0, "demo", end, tuple(zones), row, row * 0, []) for end, row in rows)
-        self.backend.history.flush()
-        self.zones = tuple(zones)
+        self.zones, self._known = tuple(zones), np.where([channel in without for channel in CHANNELS], np.nan, 1)
+        self.keep(range(origin_ms - DAYS * 24 * HOUR_MS, origin_ms + 1, STEP_MS))
         self.state = ApiState(
             self.backend, keys or Keys("op-key"), SPEC, stale_after_s=1800, timezone=lambda site: timezone,
             place_of=lambda site: Place(timezone, "civil", 51.98, 4.53),
@@ -121,6 +117,14 @@ class House:
         self._port = 0
         self._server: uvicorn.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def keep(self, ends: Iterable[int]) -> None:
+        """Rows of the history that end so."""
+        history = self.backend.history
+        assert history is not None
+        rows = ((end, np.float32([list(climate(end).values())[:-1] * self._known] * len(self.zones))) for end in ends)
+        history.add(SiteStep(0, "demo", end, self.zones, row, row * 0, []) for end, row in rows)
+        history.flush()
 
     def forecast(self, zone: str, origin_ms: int | None = None, **more: Any) -> ZoneForecast:
         """A zone's forecast, with a whole path."""

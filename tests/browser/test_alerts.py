@@ -131,6 +131,7 @@ def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
         page.until(f"{state} === 'firing'")
         press(page, "Seen")
         page.until(f"{state} === 'acknowledged'")
+        page.until(f"{VIEW}.includes('Nothing new needs you now: 1 alert is seen or quiet.')")
         page.ask("location.hash = '#/zone/demo/north-1'")
         page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
         alerts.see(replace(LIKELY, chance=1.0, is_now=True, from_ms=alerts.now_ms))

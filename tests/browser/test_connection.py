@@ -10,7 +10,7 @@ import pytest
 from services.serve.api import event_stream
 from services.serve.api.assets import page_version
 from tests.browser.driver import Page
-from tests.browser.serving import STEP_MS, House, opened
+from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.patience import until
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
@@ -43,6 +43,21 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
     page.until(f"{STATE} === 'live' && {BANNER} === ''")
     page.until(f"{VIEW}.includes('Measured up to 01:05')")
     assert page.ask("window.loaded") == "once"
+    house.close()
+
+
+def test_a_zone_that_is_open_is_shown_as_it_is_when_the_server_is_back(page: Page, tmp_path: Path) -> None:
+    """What was told meanwhile is lost: its view asks for all of it, and does not wait for the row that comes next."""
+    house = House(tmp_path)
+    house.fill()
+    page.open(f"{house.open()}/#/zone/demo/north-1")
+    page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
+    house.close()
+    page.until(f"{STATE} === 'no connection'")
+    house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + HOUR_MS)]))
+    house.open()
+    page.until(f"{STATE} === 'live'")
+    page.until(f"{VIEW}.includes('Measured up to 02:00')")
     house.close()
 
 
@@ -99,6 +114,31 @@ def test_a_device_that_slept_asks_again_at_once(page: Page, tmp_path: Path) -> N
         assert page.ask(BANNER) == ""
 
 
+def test_a_page_that_nobody_looks_at_holds_no_connection(page: Page, tmp_path: Path) -> None:
+    """Six tabs would hold all that a browser has for a server. Who looks again sees what is new."""
+    house = House(tmp_path)
+    house.fill()
+    page.hurry(60_000)  # after so long nobody looks any more
+
+    def look(state: str) -> None:
+        page.ask(f"""{{ Object.defineProperty(document, 'visibilityState', {{ value: '{state}', configurable: true }});
+            document.dispatchEvent(new Event('visibilitychange')); }}""")
+
+    with opened(house) as address:
+        house.state.events.longest_s = 3600
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
+        page.ask("""{ const seen = new MutationObserver(() => { window.changed = true; });
+            seen.observe(document.getElementById('state'), {childList: true}); }""")
+        look("hidden")
+        until(lambda: house.state.events.open == 0, "its stream ends")
+        house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
+        look("visible")
+        page.until(f"{VIEW}.includes('Measured up to 01:05')")
+        assert house.state.events.open == 1
+        assert page.ask("[window.changed, document.getElementById('banner').innerText]") == [None, ""]
+
+
 def test_a_page_that_is_left_keeps_no_connection(page: Page, tmp_path: Path) -> None:
     """The browser keeps it to go back to, and of six connections to a server its stream would be one; it is live again
     when somebody goes back.
@@ -131,6 +171,21 @@ def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> No
     house.open()
     page.until(f"{VIEW}.includes('12.5 a second')")
     house.close()
+
+
+def test_words_that_do_not_come_at_first_are_asked_for_again(page: Page, tmp_path: Path) -> None:
+    """As over a poor network: without them the page stayed empty until somebody loaded it again."""
+    house = House(tmp_path)
+    house.fill()
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/words/en.json"])
+    with opened(house) as address:
+        page.open(address)
+        page.until("performance.getEntriesByType('resource').some((one) => one.name.endsWith('/words/en.json'))")
+        page.until("window.uPlot")
+        assert page.ask(STATE) == ""
+        page.call("Network.setBlockedURLs", urls=[])
+        page.until(f"{STATE} === 'live' && {VIEW}.includes('Measured up to 01:00')")
 
 
 def test_a_rule_with_a_line_separator_in_its_name_breaks_no_stream(page: Page, tmp_path: Path) -> None:

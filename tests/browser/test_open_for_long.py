@@ -56,6 +56,25 @@ def test_how_good_follows_new_rows(page: Page, tmp_path: Path) -> None:
         assert page.complaints == []
 
 
+def test_rows_that_closed_while_the_device_slept_are_in_the_charts_at_once(page: Page, tmp_path: Path) -> None:
+    """The history has them: they need not wait for the row that comes next."""
+    house = House(tmp_path)
+    house.fill()
+    plot = "uPlot.sync('zone demo/north-1').plots[0]"
+    known = f"{plot}.data[0].filter((s, at) => s > {ORIGIN_MS / 1000} && Number.isFinite({plot}.data[1][at])).length"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('Measured up to 01:00') && {STATE} === 'live'")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert page.ask(known) == 0
+        ends = [ORIGIN_MS + n * STEP_MS for n in range(1, 7)]
+        house.keep(ends)
+        new_row(page, house, ends[-1])
+        page.until(f"{VIEW}.includes('Measured up to 01:30')")
+        page.until(f"{known} === 6")
+        assert page.complaints == []
+
+
 def test_the_list_of_zones_stays_while_rows_come(page: Page, tmp_path: Path) -> None:
     """One that is open would close: it is made anew for another zone only. What is said beside it follows the rows."""
     house = House(tmp_path)

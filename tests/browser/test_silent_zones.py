@@ -91,6 +91,12 @@ def test_the_charts_of_a_zone_that_is_silent_for_days_begin_where_its_past_is(pa
         page.until("document.querySelectorAll('.uplot canvas').length === 3")
         assert page.ask(seen) > 500
         assert page.ask(f"{plot}.scales.x.max") == (ORIGIN_MS + 24 * HOUR_MS) / 1000
+        page.ask("location.hash = '#/quality/demo/north-1'")
+        page.until(f"{VIEW}.includes('Since Sun 27 Feb')")
+        assert "Last readings: Tue 1 Mar, 01:00" in page.ask(VIEW)
+        assert "last night" not in page.ask(VIEW)
+        page.ask("location.hash = '#/zone/demo/north-1'")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
         page.ask("document.querySelector('[data-key=span-week]').click()")
         page.until(f"{plot}.scales.x.min === {(ORIGIN_MS - 7 * 24 * HOUR_MS) / 1000}")
         page.until(f"{seen} > 100")

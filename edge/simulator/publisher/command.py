@@ -204,7 +204,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     simulate.add_argument("--zones", type=whole_number(1), default=3, help="how many; default: %(default)s")
     simulate.add_argument("--start-ms", type=_start_ms, help="event time of its beginning; default: now")
     simulate.add_argument("--timezone", type=_time_zone, default="Europe/Amsterdam", help="default: %(default)s")
-    simulate.add_argument("--latitude", type=number(-90, 90), default=51.98, help="default: %(default)s")
+    simulate.add_argument(
+        "--latitude", type=number(-90, 90), default=51.98,
+        help="moves the sun and, south of the equator, the seasons; the climate stays the Dutch coast's; "
+        "default: %(default)s",
+    )  # fmt: skip
     simulate.add_argument("--longitude", type=number(-180, 180), default=4.53, help="default: %(default)s")
     replay = commands.add_parser(
         "replay", parents=[common], help="a recording: one CSV, CSV.xz or Parquet file a zone",

@@ -39,7 +39,8 @@ def history_rows(
     def close_rows(at_ms: int, _: int = 0) -> None:
         """Rows of what has been appended so far, which is then forgotten: years of samples need not fit in memory."""
         while records := log.read(0, log.begin_offset(0), RECORDS):
-            tables.append(zone_table(channels, windows.feed(records).steps, step_ms // 1000))
+            steps = [step for step in windows.feed(records).steps if step.end_ms < end_ms + step_ms]
+            tables.append(zone_table(channels, steps, step_ms // 1000))
             log.truncate(0, records[-1].offset + 1)
         progress(at_ms - start_ms, end_ms - start_ms)
 
@@ -49,5 +50,4 @@ def history_rows(
     silent = range(end_ms, end_ms + silent_ms, max(step_ms // 10, 1))
     log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
     close_rows(end_ms)
-    rows = pa.concat_tables(tables).combine_chunks()
-    return rows.filter(pa.array(rows["end_ms"].to_numpy() < end_ms + step_ms))
+    return pa.concat_tables(tables)  # in pieces: a copy of years of rows would need as much memory again

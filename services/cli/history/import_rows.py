@@ -136,7 +136,7 @@ def _rows(source: RecordingSource, settings: Settings) -> pa.Table:
         rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary, told)
     now_ms = time.time() * 1000
     is_past = source.end_ms is not None and source.end_ms <= now_ms
-    if is_past:
+    if is_past and len(rows) and pc.max(rows["end_ms"]).as_py() > now_ms:
         rows = rows.filter(pc.field("end_ms") <= now_ms)  # more may come into a row that has not ended
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
@@ -157,11 +157,18 @@ def _new_zones(storage: Storage, recording: Recording) -> str:
 
     try:
         with errors.status("looking which zones send ..."):
-            sending = sending_zones(storage, recording.site, recording.zones)
+            zones = _zones(recording)
+            sending = sending_zones(storage, recording.site, zones)
             sites = [] if sending else sending_sites(storage)
-            return new_zones(recording.site, recording.zones, sending, sites)
+            return new_zones(recording.site, zones, sending, sites)
     except (HistoryError, OSError) as error:  # an import need not wait for the repair of a damaged file
         return f"Which zones send is not known: {error}"
+
+
+def _zones(recording: Recording) -> list[str]:
+    """The zones that have values of their own: a file with the weather alone is the site's."""
+    having = {table.zone for table in recording.tables if len(table.times_ms)}
+    return [zone for zone in recording.zones if zone in having]
 
 
 def _clock(folder: Path, mapping: Path | None, site: str | None, settings: Settings) -> str | None:
@@ -181,7 +188,8 @@ def _show(recording: Recording, rows: int, step_s: int) -> None:
     print_notes(recording.notes)
     shown = Table("zone", "metrics", "from (UTC)", "to")
     weather = any(table.zone == SITE_ZONE for table in recording.tables)
-    for zone in (*recording.zones, *([SITE_ZONE] if weather else [])):
+    of_rows = _zones(recording)
+    for zone in (*of_rows, *([SITE_ZONE] if weather else [])):
         tables = [table for table in recording.tables if table.zone == zone and len(table.times_ms)]
         metrics = sorted({metric for table in tables for metric in table.metrics})
         ends = [of(int(of(table.times_ms)) for table in tables) for of in (min, max)] if tables else []
@@ -192,7 +200,7 @@ def _show(recording: Recording, rows: int, step_s: int) -> None:
         how = "another clock: --timezone NAME, or `timezone` of the site in the settings"
         line = f"times are read as the clock in {recording.timezone} shows them; {how}"
         console.print(line, highlight=False, soft_wrap=True)
-    zones = "one zone" if len(recording.zones) == 1 else f"{len(recording.zones)} zones"
+    zones = "one zone" if len(of_rows) == 1 else f"{len(of_rows)} zones"
     console.print(f"site {recording.site}: {rows:,} row{'s' if rows != 1 else ''} of {zones}", highlight=False)
     every_s = recording.interval_ms / 1000
     if every_s > step_s:

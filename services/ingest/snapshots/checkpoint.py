@@ -23,9 +23,9 @@ from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.snapshots.snapshot_pace import Progress, SnapshotPace
+from services.ingest.snapshots.stores import Stores
 from services.store.deadletters import DeadLetters
 from services.store.examples.shown_examples import ShownExamples
-from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.storage import storage_of
 
@@ -98,15 +98,13 @@ class Checkpoint:
     """
 
     def __init__(
-        self, settings: Settings, log: Log, history: History, plans: PlanHistory, examples: ShownExamples,
-        recovery: Recovery,
+        self, settings: Settings, log: Log, stores: Stores, recovery: Recovery,
         parts: Callable[[Partition], dict[str, Any]], keep_alerts: Callable[[Partition], None], executor: Executor,
         failures: Failures, now_s: float, failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
-        self._examples = examples
+        self._log, self._stores, self._recovery = log, stores, recovery
+        self._parts, self._keep_alerts = parts, keep_alerts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
-        self._keep_alerts = keep_alerts
         self.dead_letters: Counter[str] = Counter()  # that were kept since the start, by reason
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
@@ -119,7 +117,7 @@ class Checkpoint:
     def is_due(self, now_s: float, is_behind: bool, awaits_forecasts: bool) -> bool:
         """Whether it is time to save, and nothing is being saved; as in ``services.ingest.snapshots.snapshot_pace``."""
         unsaved = max((saver.partition.offset - saver.offset for saver in self._savers.values()), default=0)
-        progress = Progress(unsaved, self._history.pending_rows, is_behind, awaits_forecasts)
+        progress = Progress(unsaved, self._stores.history.pending_rows, is_behind, awaits_forecasts)
         return self._pace.is_due(now_s, progress) and not any(map(self.is_writing, self._savers))
 
     def is_writing(self, number: int) -> bool:
@@ -143,14 +141,14 @@ class Checkpoint:
         """
         self._pace.began(now_s)
         self._failpoint("before flush")
-        self._history.flush(lambda number: self._savers[number].snapshots.check())
+        self._stores.history.flush(lambda number: self._savers[number].snapshots.check())
         self._failpoint("flushed")
         for number, saver in self._savers.items():
             if saver.is_saved or saver.writing is not None or self._recovery.is_growing(number):
                 continue
-            saver.keep_plans(self._plans)
+            saver.keep_plans(self._stores.plans)
             self._failpoint("plans kept")
-            saver.keep_examples(self._examples)
+            saver.keep_examples(self._stores.examples)
             self._failpoint("examples kept")
             self.dead_letters += saver.keep_dead_letters()
             self._failpoint("letters kept")

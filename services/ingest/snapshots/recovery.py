@@ -15,9 +15,7 @@ from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.regrow import ROUND_S, Regrowth
 from services.ingest.snapshots.restore import issued_lately, restore
 from services.ingest.snapshots.snapshot import Snapshots
-from services.store.forecasts import IssuedForecasts
-from services.store.history import History
-from services.store.plan_history import PlanHistory
+from services.ingest.snapshots.stores import Stores
 
 __all__ = ["Recovery"]
 
@@ -36,11 +34,10 @@ class Recovery:
     """
 
     def __init__(
-        self, settings: Settings, spec: ForecastSpec, log: Log, snapshots: Mapping[int, Snapshots], history: History,
-        plans: PlanHistory, issued: IssuedForecasts, queue: ForecastQueue, changing: FairLock,
-        clock_s: Callable[[], float],
+        self, settings: Settings, spec: ForecastSpec, log: Log, snapshots: Mapping[int, Snapshots], stores: Stores,
+        queue: ForecastQueue, changing: FairLock, clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._spec, self._issued, self._queue, self._changing = spec, issued, queue, changing
+        self._spec, self._issued, self._queue, self._changing = spec, stores.issued, queue, changing
         self.snapshots = snapshots
         self.partitions: dict[int, Partition] = {}
         self._growing: dict[int, Regrowth] = {}
@@ -49,12 +46,11 @@ class Recovery:
         self._repaired: list[str] = []
 
         def regrowth(partition: Partition, missing: Mapping[str, str], round_s: float) -> Regrowth:
-            ring_hours = settings.stream.ring_hours
-            return Regrowth(partition, missing, history, plans, issued, ring_hours, clock_s, round_s)
+            return Regrowth(partition, missing, stores, settings.stream.ring_hours, clock_s, round_s)
 
         self._regrowth = regrowth
         for number, of_partition in snapshots.items():
-            partition, waiting, missing, damage = restore(settings, spec, log, of_partition, issued)
+            partition, waiting, missing, damage = restore(settings, spec, log, of_partition, stores.issued)
             self.partitions[number] = partition
             self._repaired += damage
             if missing:

@@ -22,10 +22,11 @@ from edge.wire.reading import FUTURE_TOLERANCE_MS
 from services.errors import HistoryError
 from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.partition import Partition
-from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.history import History, age_column
+from services.ingest.snapshots.stores import Stores
+from services.store.forecasts import IssuedForecast
+from services.store.history import age_column
 from services.store.parquet import day_of
-from services.store.plan_history import KeptPlan, PlanHistory
+from services.store.plan_history import KeptPlan
 from services.store.rows import SiteStep
 
 __all__ = ["REGROW_DAYS", "Regrowth"]
@@ -46,16 +47,18 @@ class Regrowth:
     """Grows the parts of ``partition`` that are ``missing`` (part -> why); ``words`` says how far it is."""
 
     def __init__(
-        self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
-        issued: IssuedForecasts, ring_hours: int, clock_s: Callable[[], float], round_s: float = ROUND_S,
+        self, partition: Partition, missing: Mapping[str, str], stores: Stores, ring_hours: int,
+        clock_s: Callable[[], float], round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
-        self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
-        self._history, self._issued, self._clock_s = history, issued, clock_s
+        self._partition, self._missing, self._stores = partition, missing, stores
+        self._clock_s, self._round_s = clock_s, round_s
         self._until_ms = {site: step.end_ms for site, step in partition.learner.latest.items()}
-        self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
-        newest = max(self._until_ms.values(), default=0)
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
-        self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
+        # Of each site its own last days: others may have stopped months ago, or have a clock that is ahead.
+        # Rows up to here are not wanted, or were learned before; see follow().
+        self._learned_ms = {site: until_ms - hours * 3_600_000 for site, until_ms in self._until_ms.items()}
+        self._from_ms = min(self._learned_ms.values(), default=0)
+        self._to_ms = max(self._until_ms.values(), default=0)
         self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned
         self.is_done = False
         self._failed_reads = 0  # in a row
@@ -109,11 +112,12 @@ class Regrowth:
 
         Call it, and :meth:`grow` until it is done, before the partition takes another row.
         """
-        self._learned_ms = {site: max(until_ms, self._from_ms) for site, until_ms in self._until_ms.items()}
+        self._learned_ms = self._until_ms
         self._until_ms = {site: step.end_ms for site, step in self._partition.learner.latest.items()}
         self._to_ms = max(self._until_ms.values(), default=0)
         # One site may be behind the others: what is read from here on, others have learned already.
-        self._day_ms = min((self._learned_ms.get(site, self._from_ms) for site in self._until_ms), default=self._to_ms)
+        new_ms = (self._learned_ms.get(site, self._from_ms) for site in self._until_ms)
+        self._day_ms = min(new_ms, default=self._to_ms)
         self._issued_after = None
         self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
         self._other.know(self._partition.learner.parts.rings.zones)
@@ -131,8 +135,8 @@ class Regrowth:
             return  # rows that cannot be read are tried again, and their count of failures is theirs
 
         def read() -> list[KeptPlan]:
-            sites = self._plans.sites(number)
-            found = [one for site in sites for one in self._plans.read(site, after_ms, until_ms, number)]
+            sites = self._stores.plans.sites(number)
+            found = [one for site in sites for one in self._stores.plans.read(site, after_ms, until_ms, number)]
             return [one for one in found if one.offset < self._partition.offset]
 
         plans = self._read(f"plans since {day_of(max(after_ms, 0))}", read) or ()
@@ -168,17 +172,25 @@ class Regrowth:
         """
         spec = self._partition.spec
         found: dict[tuple[str, int], list[IssuedForecast]] = {}
-        for site in self._until_ms:
-            for one in self._issued.read(site, self._to_ms - 2 * DAY_MS, spec.horizons_min, spec.targets):
-                after_ms = one.origin_ms + one.age_steps * self._history.step_s * 1000
+        for site, until_ms in self._until_ms.items():
+            lately = self._stores.issued.read(site, until_ms - 2 * DAY_MS, spec.horizons_min, spec.targets, until_ms)
+            for one in lately:
+                after_ms = one.origin_ms + one.age_steps * self._stores.history.step_s * 1000
                 found.setdefault((site, after_ms), []).append(one)
         return found
 
     def _steps(self, after_ms: int, to_ms: int) -> list[SiteStep]:
         """The rows of the partition's sites, by end, then in the order in which sites came."""
         order = {site: place for place, site in enumerate(self._until_ms)}
-        table = self._history.read(after_ms, to_ms, list(order))
-        channels = self._history.channels
+        wanted = [
+            site
+            for site, until_ms in self._until_ms.items()
+            if self._learned_ms.get(site, 0) < to_ms and after_ms < until_ms
+        ]
+        if not wanted:
+            return []
+        table = self._stores.history.read(after_ms, to_ms, wanted)
+        channels = self._stores.history.channels
         values = _columns(table, channels)
         ages = _columns(table, [age_column(name) for name in channels])
         keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))

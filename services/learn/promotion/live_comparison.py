@@ -162,12 +162,12 @@ class LiveComparison:
         """``worse`` or ``kept`` once that is known; a look an hour of event time costs a part of the budget."""
         if row is None or row["watch"] is None:
             return None
-        watch, version = row["watch"], row["version"]
-        if not self._settings.watch_hours:
+        watch, version, watch_ms = row["watch"], row["version"], round(self._settings.watch_hours * HOUR_MS)
+        if not watch_ms:
             self._registry.watch(version, None)
             return None
         if watch["from_ms"] < 0:
-            until_ms = newest_ms + round(self._settings.watch_hours * HOUR_MS)
+            until_ms = newest_ms + watch_ms
             self._registry.watch(version, Shadow(against=watch["against"], from_ms=newest_ms, until_ms=until_ms))
             return None
         hour, over = (newest_ms - watch["from_ms"]) // HOUR_MS, newest_ms >= watch["until_ms"]
@@ -191,7 +191,13 @@ class LiveComparison:
             return ComparisonOutcome(
                 "worse", version, against, f"Worse than {against} on live rows. {found['reason']}", evidence
             )
-        return ComparisonOutcome("kept", version, against, found["reason"], evidence) if over else None
+        if not over:
+            return None
+        if "mae_ratio" not in evidence and watch["until_ms"] - watch["from_ms"] <= watch_ms:
+            # Hardly any row came, as in an outage: once more as long, so that it is compared at all.
+            self._registry.watch(version, Shadow(**{**watch, "until_ms": newest_ms + watch_ms}))
+            return None
+        return ComparisonOutcome("kept", version, against, found["reason"], evidence)
 
     def _failed(self, last: ComparisonOutcome, error: HothouseError) -> ComparisonOutcome:
         """``last`` when patience is over; before, and where MLflow is what fails, ``error``."""

@@ -149,7 +149,9 @@ class HistoryAnswer(TypedDict):
 
 
 class SeriesAnswer(TypedDict):
-    """A zone's past; each list of ``values`` (mean, min and max of each metric) is as long as ``end_ms``."""
+    """A zone's past; each list of ``values`` (mean, min and max of each metric) is as long as ``end_ms``. The mean of a
+    counter is what it gained in the interval.
+    """
 
     site: str
     zone: str

@@ -106,7 +106,12 @@ async function leave() {
   }
   const steps = (history.state?.place ?? place + 1) - place; // a link makes a new entry
   history.go(-steps);
-  if (!(await sure(t("rules.leave"))) || open.view !== view) return;
+  const goes = await sure(t("rules.leave"));
+  if (open.view !== view) return;
+  if (!goes) {
+    view.stay();
+    return;
+  }
   view.discard();
   history.go(steps);
 }
@@ -171,7 +176,7 @@ listen((kind, what) => {
 async function start() {
   load(route().name).catch(() => {}); // it comes while words do
   shade();
-  await speak(language());
+  while (!(await speak(language()).then(() => true, () => false))) await new Promise((again) => setTimeout(again, 2000)); // over a poor network
   listenForKeys();
   onLock(showFrame);
   showWords();

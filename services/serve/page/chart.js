@@ -51,7 +51,7 @@ export class TimeChart {
 
   // Draws these lines over [from, to] in ms; `nights` are [[from, to]], `now` is a moment.
   show(lines, { from, to, nights = [], now = null, marks = [] }) {
-    Object.assign(this, { nights, now, marks });
+    Object.assign(this, { nights, now, marks, wanted: null });
     this.range = [from / 1000, to / 1000];
     const shape = JSON.stringify([lines.map((line) => [line.id, line.name, line.colour, line.dash, Boolean(line.low), line.scale]), this.options.unit, document.documentElement.dataset.shade]);
     this.lines = lines;
@@ -122,7 +122,7 @@ export class TimeChart {
           if (u.select.width < 8) return;
           const [from, to] = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
           u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-          this.options.onRange?.(from * 1000, to * 1000);
+          this.want(from, to);
         }],
       },
     };
@@ -218,17 +218,23 @@ export class TimeChart {
     this.zoom(event.deltaY > 0 ? 1.25 : 0.8, at);
   }
 
+  // `onRange` says what will be shown; until it is, who asks again goes on from there.
+  want(from, to) {
+    const taken = this.options.onRange?.(from * 1000, to * 1000);
+    this.wanted = taken && [taken.from / 1000, taken.to / 1000];
+  }
+
   zoom(factor, at) {
-    const [from, to] = this.range;
+    const [from, to] = this.wanted ?? this.range;
     const middle = at ?? (from + to) / 2;
-    this.options.onRange?.((middle - (middle - from) * factor) * 1000, (middle + (to - middle) * factor) * 1000);
+    this.want(middle - (middle - from) * factor, middle + (to - middle) * factor);
   }
 
   // Arrows move the readout, with shift the span; plus and minus zoom.
   key(event) {
-    const [from, to] = this.range;
+    const [from, to] = this.wanted ?? this.range;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step && event.shiftKey) this.options.onRange?.((from + (step * (to - from)) / 4) * 1000, (to + (step * (to - from)) / 4) * 1000);
+    if (step && event.shiftKey) this.want(from + (step * (to - from)) / 4, to + (step * (to - from)) / 4);
     else if (step) this.point(step);
     else if (event.key === "+" || event.key === "=") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);

@@ -1,10 +1,12 @@
 // Follows /events by fetch: an EventSource carries no key. A stream that ends is asked for again with the id of
-// its last event; one that breaks, or is silent for too long, is told as a lost connection.
+// its last event; one that breaks, or is silent for too long, is told as a lost connection. A page that nobody has looked at for a
+// minute holds none: of all its tabs together a browser has six connections to a server.
 import { headers } from "./api.js";
 import { keyFor, wantKey } from "./key.js";
 
 const SILENT_MS = 40_000; // the server says something every 15 s
 const LONGEST_WAIT_MS = 10_000;
+const UNSEEN_MS = 60_000;
 
 let cut = null; // of the open stream
 let heard = 0; // when it said something: by the device's clock, which goes on while it sleeps; timers do not
@@ -23,13 +25,23 @@ export async function follow(tell, state) {
   const woken = { now: () => {} };
   const wake = () => [cutSilent(), woken.now()];
   for (const name of ["online", "pageshow"]) addEventListener(name, wake);
-  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake());
+  let [isUnseen, unseen] = [false, 0];
+  const look = () => {
+    clearTimeout(unseen);
+    if (document.visibilityState === "visible") {
+      isUnseen = false;
+      wake();
+    } else unseen = setTimeout(() => { isUnseen = true; cut?.abort(); }, UNSEEN_MS);
+  };
+  document.addEventListener("visibilitychange", look);
+  if (document.visibilityState !== "visible") look();
   addEventListener("pagehide", () => cut?.abort()); // pages that are kept hold none
   setInterval(cutSilent, 5000);
   let last = "";
   let before = "";
   let failed = 0;
   for (;;) {
+    while (isUnseen) await pause(UNSEEN_MS, woken);
     const sent = keyFor("read");
     if (sent !== before) last = ""; // another key may read other sites: all is asked for anew
     before = sent;
@@ -48,6 +60,7 @@ export async function follow(tell, state) {
       });
       await pause(200 + Math.random() * 800, woken); // streams end after a while by themselves
     } catch {
+      if (isUnseen) continue;
       failed += 1;
       if (failed > 1 || !last) state(false); // once may be a server that begins again
       await pause(Math.min(LONGEST_WAIT_MS, 500 * 2 ** Math.min(failed, 5)) * (0.7 + 0.6 * Math.random()), woken);

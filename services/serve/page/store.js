@@ -116,9 +116,11 @@ export function loadAll() {
 }
 
 async function everything() {
+  const known = new Map(store.zones.map((zone) => [zone.key, zone.origin_ms]));
   try {
     await loadZones();
     store.problem = null;
+    for (const { key, origin_ms } of store.zones) if ((known.get(key) ?? origin_ms) !== origin_ms) emit("zone", key); // nobody told of it
     await Promise.all([loadAlerts(), loadDays()]);
     emit("state");
   } catch (error) {

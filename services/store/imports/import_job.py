@@ -17,10 +17,11 @@ from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.errors import AlreadyStoredError, NotStoredError
 from services.store.imports.import_days import DAY_MS, ImportDays
-from services.store.parquet import write_table
+from services.store.parquet import write_tables
 from services.store.storage import Storage, always, stored_in
 
 __all__ = [
@@ -106,7 +107,8 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
 
     Raises ``OSError`` or :class:`HistoryError` when it cannot be written.
     """
-    rows = rows.sort_by([("end_ms", "ascending"), ("zone", "ascending")]).combine_chunks()
+    if not _are_sorted(rows):  # a sorted copy of years of rows would need as much memory again
+        rows = rows.sort_by([("end_ms", "ascending"), ("zone", "ascending")])
     ends = rows["end_ms"].to_numpy()
     named = hashlib.sha256(site.encode())
     for column in rows.columns:
@@ -119,15 +121,23 @@ def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
         id = f"{name}-{again}"
     folder = f"{IMPORTS}/{id}"
     if there.entry(f"{folder}/{NOTE}") is None:
-        write_table(there, f"{folder}/{ROWS}", rows, group_rows=ROW_GROUP)
+        groups = (rows.slice(begin, ROW_GROUP).combine_chunks() for begin in range(0, len(rows), ROW_GROUP))
+        write_tables(there, f"{folder}/{ROWS}", rows.schema, groups, group_rows=ROW_GROUP)
         note = ImportNote(
-            site=site, zones=sorted(set(rows["zone"].to_pylist())), rows=len(rows), first_ms=int(ends[0]),
+            site=site, zones=sorted(pc.unique(rows["zone"]).to_pylist()), rows=len(rows), first_ms=int(ends[0]),
             last_ms=int(ends[-1]), state="new", days=0, of_days=len(np.unique(ends // DAY_MS)),
             added=0, filled=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
         )  # fmt: skip
         with suppress(AlreadyStoredError):  # the same job, begun twice at once, and further by now
             there.put_new(f"{folder}/{NOTE}", json.dumps(note).encode())
     return ImportJob(there, id)
+
+
+def _are_sorted(rows: pa.Table) -> bool:
+    """Whether rows are in the order of their ends, and of their zones' names at each."""
+    ends, zones = rows["end_ms"].to_numpy(), np.asarray(rows["zone"].to_numpy(zero_copy_only=False), object)
+    same_end = ends[1:] == ends[:-1]
+    return bool(((ends[1:] > ends[:-1]) | (same_end & (zones[1:] >= zones[:-1]))).all())
 
 
 def _has_left_out(job: ImportJob) -> bool:

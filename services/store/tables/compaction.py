@@ -11,11 +11,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.store.tables.delta_log import TableFile
 from services.store.tables.file_name import FileName
 
-__all__ = ["SMALL_FILES", "cut", "has_many_files", "merge_period", "small_files", "tidies", "zone_runs"]
+__all__ = [
+    "FILE_ROWS",
+    "SMALL_FILES",
+    "between",
+    "cut",
+    "has_many_files",
+    "merge_period",
+    "small_files",
+    "tidies",
+    "zone_runs",
+]
 
 SMALL_FILES = 8
 """Files of a day, all of about the same size, that are merged into one."""
@@ -89,3 +100,10 @@ def zone_runs(counts: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, st
         total += count
     if run:
         yield run[0], run[-1]
+
+
+def between(low: tuple[str, str], high: tuple[str, str]) -> pc.Expression:
+    """The rows of a run of zones, from the first to the last (site, zone)."""
+    at_least = (pc.field("site") > low[0]) | ((pc.field("site") == low[0]) & (pc.field("zone") >= low[1]))
+    at_most = (pc.field("site") < high[0]) | ((pc.field("site") == high[0]) & (pc.field("zone") <= high[1]))
+    return at_least & at_most

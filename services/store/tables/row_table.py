@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from services.errors import FirstError, HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
-from services.store.tables.compaction import cut, has_many_files, merge_period, small_files, tidies, zone_runs
+from services.store.tables.compaction import between, cut, has_many_files, merge_period, small_files, tidies, zone_runs
 from services.store.tables.delta_log import KEPT_H, TableChangedError, TableFile, TableState
 from services.store.tables.file_name import FileName
 from services.store.tables.read_files import read_files, rows_within
@@ -258,9 +258,7 @@ class RowTable(TableReader):
         zones = read_files(self.storage, keys, state.schema, ["site", "zone"], None).group_by(["site", "zone"])
         counts = zones.aggregate([([], "count_all")]).sort_by([("site", "ascending"), ("zone", "ascending")])
         for low, high in zone_runs(counts):
-            at_least = (pc.field("site") > low[0]) | ((pc.field("site") == low[0]) & (pc.field("zone") >= low[1]))
-            at_most = (pc.field("site") < high[0]) | ((pc.field("site") == high[0]) & (pc.field("zone") <= high[1]))
-            rows = read_files(self.storage, keys, state.schema, state.schema.names, at_least & at_most)
+            rows = read_files(self.storage, keys, state.schema, state.schema.names, between(low, high))
             for part in cut(self._in_order(rows)):
                 check()
                 yield self._write(name.path(uuid.uuid4().hex), part, check)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.store.storage import Storage
+from services.store.tables.compaction import FILE_ROWS, between, zone_runs
 from services.store.tables.delta_log import DeltaLog, TableFile, TableState
 from services.store.tables.file_name import FileName
 from services.store.tables.file_spans import FileSpans, one_then_several
@@ -65,6 +67,39 @@ class TableReader:
         names = state.schema.names if columns is None else [name for name in columns if name in state.schema.names]
         within = rows_within(self.spec.time, start_ms, end_ms, sites, zone)
         return read_files(self.storage, self._sizes(files), state.schema, names, within)
+
+    def pieces(
+        self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
+        zone: str | None = None, step_s: int | None = None, columns: Sequence[str] = (),
+    ) -> Iterator[pa.Table]:  # fmt: skip
+        """As :meth:`read`, of some files at a time, for who needs no more of them in memory."""
+        state = self._log.state()
+        within, some = rows_within(self.spec.time, start_ms, end_ms, sites, zone), list[TableFile]()
+        for file in [*self._chosen(state, start_ms, end_ms, sites, zone, step_s), None]:
+            if some and (file is None or sum(one.rows for one in some) + file.rows > FILE_ROWS):
+                assert state.schema is not None  # as there is a file
+                names = [name for name in columns if name in state.schema.names]
+                yield read_files(self.storage, self._sizes(some), state.schema, names, within)
+                some = []
+            some += [] if file is None else [file]
+
+    def zone_runs(
+        self, counts: pa.Table, start_ms: int | None = None, end_ms: int | None = None, step_s: int | None = None,
+        columns: Sequence[str] = (),
+    ) -> Iterator[pa.Table]:  # fmt: skip
+        """As :meth:`read`, of some zones at a time, in order, each with all its rows. ``counts`` says which zones,
+        and how many rows they have, as :func:`zone_runs` takes it.
+        """
+        for low, high in zone_runs(counts):
+            state, run = self._log.state(), counts.filter(between(low, high))
+            assert state.schema is not None  # as there are rows
+            sites, zones = (pc.unique(run[name]).to_pylist() for name in ("site", "zone"))
+            names = [name for name in columns if name in state.schema.names]
+            files = self._chosen(state, start_ms, end_ms, sites, step_s=step_s)
+            wanted = rows_within(self.spec.time, start_ms, end_ms, sites)
+            assert wanted is not None  # as sites are named
+            within = wanted & between(low, high) & pc.field("zone").isin(zones)
+            yield read_files(self.storage, self._sizes(files), state.schema, names, within)
 
     def sites(self, partition: int | None = None) -> list[str]:
         """The sites that have rows, sorted."""

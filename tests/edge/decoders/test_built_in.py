@@ -106,6 +106,7 @@ def test_what_holds_no_reading_is_nothing(topic: str, payload: bytes) -> None:
         ("esphome/demo/z/bench/sensor/temperature/state", b"21.4", "unknown_metric", "temperature is not in the"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"nan", "no_values", "it has no reading"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"None", "no_values", "it has no reading"),
+        ("esphome/demo/z/bench/sensor/air_temp_c/state", b"null", "no_values", "it has no reading"),
         ("esphome/demo/z/bench/binary_sensor/rain/state", b"ON", "no_values", "send rain as a template sensor"),
         ("esphome/My House/z/bench/sensor/rh_pct/state", b"71", "malformed", "a name has only letters"),
         ("esphome/demo/z/bench/sensor/air_temp_c/state", b"warm", "malformed", "'warm', and not a number"),

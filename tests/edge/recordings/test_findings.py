@@ -202,7 +202,7 @@ def test_what_a_valves_numbers_are_taken_for_is_said(tmp_path: Path, cell: Calla
     write(tmp_path, {"t_air_c": fixed("20"), "CO2_valve": cell})
     assert [taken in note for note in load_recording(tmp_path).notes] == ([True] if taken else [])
     say(tmp_path, '[columns]\nco2_valve = { metric = "co2_dosing_pct", coding = "dosing" }')
-    assert load_recording(tmp_path).notes == ()
+    assert not load_recording(tmp_path).notes
 
 
 def test_directions_that_are_no_sectors_are_said(tmp_path: Path) -> None:
@@ -212,6 +212,23 @@ def test_directions_that_are_no_sectors_are_said(tmp_path: Path) -> None:
     assert "199 of 200 directions are none of the sectors" in note
     say(tmp_path, '[columns]\nout_winddir = { metric = "wind_dir_deg", unit = "°" }')
     assert values(load_recording(tmp_path), "wind_dir_deg")[:2].tolist() == [100, 101]
+
+
+def test_irrigation_of_each_row_is_said_and_then_summed(tmp_path: Path) -> None:
+    """Read as a meter's readings, half of it was lost without a word. A meter that begins anew each day is one."""
+    write(tmp_path, {"air_temp_c": fixed("20"), "drip": lambda n: "0.25" if n % 12 < 3 else "0"})
+    say(tmp_path, '[columns]\ndrip = "irrigation_l_m2"\n')
+    (note,) = load_recording(tmp_path).notes
+    assert note.startswith("north.csv: column drip falls 17 times and is read as a meter that goes up")
+    line = 'drip = { metric = "irrigation_l_m2", coding = "gained" }'
+    assert line in note
+    say(tmp_path, f"[columns]\n{line}\n")
+    summed = load_recording(tmp_path)
+    assert not summed.notes
+    assert values(summed, "irrigation_l_m2")[[0, 1, 2, 3, 12, -1]].tolist() == [0.25, 0.5, 0.75, 0.75, 1.0, 12.75]
+    write(tmp_path, {"air_temp_c": fixed("20"), "drip": lambda n: f"{n % 20 / 4}"})
+    say(tmp_path, '[columns]\ndrip = "irrigation_l_m2"\n')
+    assert not load_recording(tmp_path).notes
 
 
 def test_times_are_read_as_they_are_said_to_be_written(tmp_path: Path) -> None:

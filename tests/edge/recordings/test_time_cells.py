@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge.recordings.recording import RecordingError, load_recording
+from edge.recordings.time_cells import moment
 
 T0 = 1_643_670_000
 
@@ -67,6 +68,12 @@ def test_a_cell_that_is_no_time_says_what_to_do(tmp_path: Path, cell: str, says:
     with pytest.raises(RecordingError) as error:
         load_recording(tmp_path)
     assert says in str(error.value)
+
+
+def test_a_spreadsheets_day_with_a_decimal_comma_is_one() -> None:
+    """No format reads it, whatever stands before its fraction."""
+    with pytest.raises(RecordingError, match="'44593,0035' is a spreadsheet's number of a day"):
+        moment("44593,0035", "a.csv", "")
 
 
 @pytest.mark.parametrize(("number", "unit"), [("1e400", "unix_s"), ("nan", "unix_ms"), ("1e17", "unix_s")])

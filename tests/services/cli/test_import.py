@@ -133,6 +133,17 @@ def test_the_weather_is_shown_and_what_is_left_out_is_told_once(
     assert not caplog.records
 
 
+def test_a_file_of_the_weather_alone_is_no_zone(tmp_path: Path) -> None:
+    """It is the site's station, whatever the file's name; no zone of that name is missed, or counted."""
+    folder = folder_of(tmp_path / "old", air_temp_c=20.0)
+    (folder / "weather.csv").write_text((folder / "north-1.csv").read_text().replace("air_temp_c", "out_temp_c"))
+    sent(tmp_path / "data" / "storage", "demo", "north-1")
+    shown = run("--data-dir", str(tmp_path / "data"), "import", str(folder), "--site", "demo", "--dry-run").output
+    assert "12 rows of one zone" in shown
+    assert "out_temp_c" in shown
+    assert "weather" not in shown
+
+
 def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: Path) -> None:
     """Without a running system the import waits on the data folder."""
     data, folder = tmp_path / "data", folder_of(tmp_path / "old")

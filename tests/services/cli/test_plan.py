@@ -86,6 +86,7 @@ def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
         ("time,sp_heat_c\n", "z1", "it says nothing"),
         ("time,sp_heat_c\n2026-03-01T06:00\n", "z1", "line 2 has 1 cells, the header has 2"),
         ("time,sp_heat_c\n1/3/2026 6:00,18\n", "z1", "line 2: '1/3/2026 6:00' is no time such as"),
+        ("time,sp_heat_c\n1796112000000,18\n", "z1", "line 2: '1796112000000' is no time such as"),
         ("time,sp_heat_c\n2026-03-01T06:00,warm\n", "z1", "line 2: sp_heat_c is 'warm', not a number"),
         ('time,sp_heat_c\n2026-03-01T06:00,"18,5"\n', "z1", "write it with a point"),
         ("time,sp_heat_c\n2026-03-29T02:30,18\n", "z1", "there is no 2026-03-29T02:30 on the site's clock"),

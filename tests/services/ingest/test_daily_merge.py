@@ -9,6 +9,7 @@ import pytest
 from services.errors import HistoryError
 from services.ingest.daily_merge import DailyMerge
 from services.ingest.figures import Failures
+from services.ingest.snapshots.stores import Stores
 from tests.services.ingest.data_folder import AtOnce
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
@@ -35,7 +36,7 @@ def test_what_fails_is_tried_again_and_keeps_nothing_else(error: type[Exception]
     """Forecasts that cannot be merged keep neither rows nor plans from it; an hour later they are tried again."""
     issued, history, plans = Store({1}, error), Store(set(), error), Store(set(), error)
     failures = Failures()
-    merge = DailyMerge(issued, history, plans, [0], lambda: None, AtOnce(), failures)  # type: ignore[arg-type]
+    merge = DailyMerge(Stores(history, plans, issued, None), [0], lambda: None, AtOnce(), failures)  # type: ignore[arg-type]
 
     def round_at(at_ms: int) -> tuple[int, int, int]:
         merge.begin(at_ms)
@@ -54,7 +55,7 @@ def test_what_fails_is_tried_again_and_keeps_nothing_else(error: type[Exception]
 def test_a_site_whose_clock_was_ahead_keeps_no_day_of_the_others_from_being_merged() -> None:
     """It says next year once, and then nothing more: others go on day by day, and what failed is tried again."""
     issued, history, plans = Store({2, 3}, HistoryError), Store(set(), HistoryError), Store(set(), HistoryError)
-    merge = DailyMerge(issued, history, plans, [0], lambda: None, AtOnce(), Failures())  # type: ignore[arg-type]
+    merge = DailyMerge(Stores(history, plans, issued, None), [0], lambda: None, AtOnce(), Failures())  # type: ignore[arg-type]
 
     def round_at(at_ms: int) -> int:
         merge.begin(at_ms)

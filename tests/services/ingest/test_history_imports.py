@@ -477,10 +477,36 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
 
 
-def slow(record: NewRecord) -> bytes:
+@pytest.mark.parametrize("apart_days", [90, -90])
+def test_sites_far_apart_are_both_grown_again(tmp_path: Path, apart_days: int) -> None:
+    """One whose clock is months ahead, or one that stopped months ago: each site's own last days are learned."""
+    apart_ms = apart_days * DAY * STEP
+    demo = list(stream(0, 40))
+    other = [record._replace(site="slow", payload=slow(record, apart_ms), receive_ms=record.receive_ms + apart_ms)
+             for record in demo]  # fmt: skip
+    rig = Rig(tmp_path, filled([*demo, *other] if apart_days > 0 else [*other, *demo]))
+    shard = rig.shard()
+    finish(rig, shard)
+    recovery = shard._recovery
+    recovery.begin_beside(0, "rows were imported")
+    growing = recovery.beside(0)
+    assert growing is not None
+    while not growing.grow():
+        pass
+    recovery.exchange(0)
+    partition = shard._partitions[0]
+    for site in ("demo", "slow"):
+        index = np.array([partition.learner.parts.rings.index(site, "z1")], np.int64)
+        rows = partition.learner.parts.rings.window(index, np.array([partition.learner.latest[site].end_ms]), 30)[0]
+        assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all(), site
+
+
+def slow(record: NewRecord, later_ms: int = 0) -> bytes:
     """The samples of a record, of the other site."""
     columns = SampleColumns.of(record.payload)
-    return encode_samples([msgspec.structs.replace(one, site="slow") for one in columns.samples()])
+    return encode_samples(
+        [msgspec.structs.replace(one, site="slow", ts_ms=one.ts_ms + later_ms) for one in columns.samples()]
+    )
 
 
 def test_a_torn_job_that_was_deleted_is_no_failure_any_more(tmp_path: Path) -> None:

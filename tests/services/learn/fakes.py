@@ -29,6 +29,7 @@ class FakeCluster:
         self.results: list[bool | str | Exception] = []  # passed? or "shadow"
         self.orders: list[TrainingRequest] = []
         self.verdicts: list[bool | Exception] = []
+        self.evidence: dict[str, Any] = {"rows": 40, "mae_ratio": {}}
         self.compared: list[tuple[str, str, str, int, float, bool]] = []
         self.now_ms = 500
         self.trains_on_all = False  # a candidate knows rows up to now; else up to 500
@@ -89,7 +90,7 @@ class FakeCluster:
         found = self.verdicts.pop(0)
         if isinstance(found, Exception):
             raise found
-        return {"promote": found, "reason": "Words.", "evidence": {"rows": 40}}
+        return {"promote": found, "reason": "Words.", "evidence": self.evidence}
 
     def rest(self) -> None:
         self.rests += 1

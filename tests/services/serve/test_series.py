@@ -123,6 +123,15 @@ def test_pages_end_with_the_newest_row(system: System, since_ms: int) -> None:
     assert told["cursor"] is None
 
 
+def test_the_page_with_the_newest_row_is_the_last(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks up to next year gets no months of empty pages."""
+    monkeypatch.setattr(series_routes, "PAGE", 100)
+    asked = {"since_ms": ORIGIN_MS - 150 * STEP_MS, "until_ms": ORIGIN_MS + 365 * 86_400_000, "interval_s": 300}
+    first = get(system, **asked)
+    second = get(system, **asked, cursor=first["cursor"])
+    assert (len(first["end_ms"]), len(second["end_ms"]), second["cursor"]) == (100, 50, None)
+
+
 @pytest.mark.parametrize("off_ms", [0, 1, 700_000, 3_599_999])
 def test_a_page_ends_where_an_interval_does(system: System, monkeypatch: pytest.MonkeyPatch, off_ms: int) -> None:
     """Wherever the first begins: each interval is on one page, whole, as it is where all is one page."""

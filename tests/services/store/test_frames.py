@@ -17,7 +17,7 @@ from services.backtest.frames import table_of_frames
 from services.backtest.table import read_table
 from services.cli import app
 from services.errors import HothouseError
-from services.store.frames import rows_frame
+from services.store.frames import RowPieces, rows_frame
 from services.store.history import History
 from services.store.imports.import_job import open_jobs
 from services.store.rows import SiteStep
@@ -72,6 +72,22 @@ def test_the_command_writes_them(data_dir: Path, ending: str) -> None:
     noon = datetime(2022, 3, 1, 12, tzinfo=UTC)
     frame = rows_frame(data_dir / "storage", CHANNELS, 300, sites=["north"], since=noon)
     pd.testing.assert_frame_equal(back, frame, check_dtype=False)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_some_zones_at_a_time_make_the_same_file(data_dir: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """A year of twenty zones need not fit in memory: rows come in pieces of whole zones, all with the same columns."""
+    whole, asked = data_dir / f"whole.{ending}", ("--zone", "z1", "--zone", "z2")
+    assert export(data_dir, str(whole), *asked).exit_code == 0
+    assert len(list(RowPieces(data_dir / "storage", CHANNELS, 300))) == 1
+    monkeypatch.setattr("services.store.tables.compaction.FILE_ROWS", 144)
+    pieces = list(RowPieces(data_dir / "storage", CHANNELS, 300))
+    assert [len(piece) for piece in pieces] == [288, 288, 288]
+    assert {tuple(piece.columns) for piece in pieces} == {("site", "zone", "time", "air_temp_c", "rh_pct")}
+    done, out = export(data_dir, str(data_dir / f"pieces.{ending}"), *asked), data_dir / f"pieces.{ending}"
+    assert "864 rows of 3 zones, 2022-03-01 00:05 to 2022-03-02 00:00 UTC" in done.output.replace("\n", "")
+    read = pd.read_parquet if ending == "parquet" else pd.read_csv
+    pd.testing.assert_frame_equal(read(out), read(whole))
 
 
 def test_what_was_exported_can_be_backtested(data_dir: Path) -> None:

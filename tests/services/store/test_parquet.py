@@ -32,6 +32,16 @@ def test_row_groups_that_may_hold_the_span_are_read(tmp_path: Path, after: int, 
     assert part.filter(pc.field("zone") == "b")["at"].to_pylist() == named
 
 
+@pytest.mark.parametrize(("site", "read"), [("a", [1, 2, 5, 6]), ("b", [3, 4, 7]), ("c", [])])
+def test_row_groups_without_the_site_are_not_read(tmp_path: Path, site: str, read: list[int]) -> None:
+    """A site that stopped months ago is looked for in all files since then."""
+    storage = stored_in(tmp_path)
+    write_table(storage, "t.parquet", TABLE.rename_columns(["at", "site", "value"]), group_rows=2)
+    found = read_between(storage, "t.parquet", "at", 0, 9, site=site)
+    assert found["at"].to_pylist() == read
+    assert found.column_names == ["at", "site", "value"]
+
+
 def test_a_damaged_table_is_told(tmp_path: Path) -> None:
     storage = stored_in(tmp_path)
     (tmp_path / "t.parquet").write_bytes(b"PAR1 no more")

@@ -60,6 +60,22 @@ def test_each_row_of_the_span_counts_once(
             assert np.isnan(said).all()
 
 
+def test_the_mean_of_a_counter_is_what_it_gained(tmp_path: Path) -> None:
+    """An hour in which twelve rows gained .2 l/m² each gained 2.4, not .2, whatever the interval that is asked for."""
+    history = History(tmp_path, ("irrigation_l_m2",))
+    for n, said in enumerate([*[0.2] * 12, np.nan, 0.5, *[np.nan] * 23], 1):
+        row = np.array([[said]], np.float32)
+        history.add([SiteStep(0, "demo", T0 + n * STEP_MS, ("z1",), row, np.zeros_like(row), [])])
+    history.flush()
+    found = resampled(history, "demo", "z1", ["irrigation_l_m2"], T0, T0 + 3 * HOUR_MS, HOUR_MS)
+    assert found["mean"]["irrigation_l_m2"] == pytest.approx([2.4, 0.5, np.nan], nan_ok=True)
+    assert found["high"]["irrigation_l_m2"] == pytest.approx([0.2, 0.5, np.nan], nan_ok=True)
+    day = resampled(history, "demo", "z1", ["irrigation_l_m2"], T0, T0 + 3 * HOUR_MS, DAY_MS)
+    assert day["mean"]["irrigation_l_m2"] == pytest.approx([2.9])
+    none = resampled(history, "demo", "z1", ["irrigation_l_m2"], T0 - DAY_MS, T0, HOUR_MS)
+    assert none["mean"]["irrigation_l_m2"].tolist() == []
+
+
 def test_the_mean_of_a_direction_is_a_direction(tmp_path: Path) -> None:
     """Wind from 350° and 10° is wind from the north; opposite winds have no mean, and least and largest are numbers."""
     degrees = [350, 10, np.nan, 80, 100, 90, 0, 180, 360]

@@ -59,7 +59,8 @@ export default function nowView(box) {
     const facts = [
       ...(pressing ? [`${t("alerts.count", { n: pressing })}.`] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
     ];
-    if (!facts.length && store.alerts) facts.push(t("now.quiet", { n: store.zones.length }));
+    const held = Object.values(store.alerts ?? {}).filter((one) => ["acknowledged", "muted"].includes(one.state)).length;
+    if (!facts.length && store.alerts) facts.push(held ? t("now.held", { n: held }) : t("now.quiet", { n: store.zones.length }));
     if (toKnow) facts.push(t("alerts.know", { n: toKnow }));
     title.textContent = t("view.now.title");
     const said = facts.join(" ") || "…";

@@ -41,7 +41,8 @@ export default function qualityView(box, key) {
 
   const load = single(async () => {
     if (closed) return;
-    origin = zone().origin_ms;
+    const { stale, read_ms, origin_ms } = zone();
+    origin = stale ? read_ms : origin_ms; // of a zone that is silent for days that is where its past is
     loadedAt = Date.now();
     [quality, mixture] = await Promise.all([
       get(`quality?${query(key)}`).then((answer) => answer.zones[0]), get("models/zones").then((answer) => answer.zones.find((one) => keyOf(one) === key) ?? null).catch(() => null),
@@ -121,6 +122,10 @@ export default function qualityView(box, key) {
   }
 
   async function showNight() {
+    if (zone().stale) { // the last night that it knows may be days ago
+      night.textContent = t("zone.last", { time: dayAndTime(origin, zone().timezone) });
+      return;
+    }
     try {
       night.textContent = (await lastNightWords(key, siteOf(zone()), origin, nearest(horizonsOf(quality), 720))).words;
     } catch (error) {

@@ -28,6 +28,22 @@ function measureOf(rule, option) {
   return { unit: unitOf(WARMTH), show: (value) => sign * shown(value, WARMTH, isDifference), mean: (value) => meant(sign * value, WARMTH, isDifference) };
 }
 
+const decimalSign = () => (1.5).toLocaleString(spoken())[1];
+
+// What is typed as a number: null for nothing, NaN for what is none. A browser's own field drops the comma that its maker's language
+// does not have: 12,5 was 125. Comma and point both stand before decimals, but not where they may stand for thousands.
+export function numberIn(text) {
+  const [, sign, whole, mark, places] = /^([-+−]?)(\d*)(?:([.,])(\d*))?$/.exec(text.trim()) ?? [];
+  if (!whole && !places) return text.trim() ? NaN : null;
+  if (mark && places.length === 3 && /^[1-9]\d{0,2}$/.test(whole)) return NaN; // Mexico writes 1,500, Spain 1.500
+  return (sign === "-" || sign === "−" ? -1 : 1) * Number(`${whole || 0}.${places || 0}`);
+}
+
+function whyNone(text) {
+  const [, whole, places] = /^(\d+)[.,](\d{3})$/.exec(text.trim()) ?? [];
+  return whole ? t("rules.which", { whole: whole + places, part: String(Number(`${whole}.${places}`)).replace(".", decimalSign()) }) : t("rules.number");
+}
+
 const tidy = (value, places) => Number(value.toFixed(places));
 const optionsOf = (rule) => [
   ...(rule.sign ? OF_COURSE : rule.kind === "plan_not_followed" ? ["limit"] : []), "for_min", "keep_min", ...Object.keys(ONLY).filter((option) => ONLY[option].includes(rule.kind)),
@@ -176,12 +192,19 @@ export default function rulesView(box, wanted) {
   function number(rule, option) {
     const { unit, show: asShown, mean } = measureOf(rule, option);
     const [value, before] = [valueOf(rule, option), rule[option]];
-    const input = h("input", { type: "number", step: "any", value: value === null || value === undefined ? "" : String(tidy(asShown(value), 3)), oninput: () => {
-      input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
-      if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
+    const written = value === null || value === undefined ? "" : String(tidy(asShown(value), 3)).replace(".", decimalSign());
+    const mayBeBelow0 = ABSOLUTE.includes(rule.kind) && option.endsWith("limit"); // keys for decimals have no minus on some phones
+    const wrong = h("p", { class: "small wrong", role: "alert" });
+    const input = h("input", { type: "text", inputmode: mayBeBelow0 ? null : "decimal", autocomplete: "off", value: written, oninput: () => {
+      const typed = numberIn(input.value);
+      wrong.textContent = Number.isNaN(typed) ? whyNone(input.value) : "";
+      input.setCustomValidity(wrong.textContent);
+      if (!wrong.textContent) type(rule, option, typed === null ? null : tidy(mean(typed), 6), before);
     } });
     const label = option === "limit" ? limitLabel(rule) : `rule.${option}`;
-    return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    const made = field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+    made.append(wrong);
+    return made;
   }
 
   function hours(rule) {
@@ -278,6 +301,7 @@ export default function rulesView(box, wanted) {
     },
     unsaved: isTouched,
     discard: () => delete drafts[key],
+    stay: () => show(), // a list has what was chosen and not gone to
     close: () => {
       closed = true;
       removeEventListener("beforeunload", warn);

@@ -24,6 +24,7 @@ const GROUPS = {
   outside: ["out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain", "out_rad_sum_j_cm2"],
 };
 
+const endsWithGap = ({ end_ms: times, interval_s }) => times.length > 1 && times.at(-1) - times.at(-2) > 1500 * interval_s;
 const withoutPoints = (targets) => Object.fromEntries(targets.map((one) => [one, []]));
 
 export default function zoneView(box, key) {
@@ -41,6 +42,7 @@ export default function zoneView(box, key) {
   const drawn = new ZoneCharts(holder, key, (from, to) => {
     custom = clipped(from, to);
     showCharts();
+    return custom;
   });
 
   function clipped(from, to) {
@@ -73,7 +75,7 @@ export default function zoneView(box, key) {
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
     const [loaded, read] = [forecast.origin_ms, stale && readAt()];
-    const isFresh = recent && recent.read === read && loaded - recent.loaded < 3_600_000 && !recent.hasGap && (stale || withRow(recent, forecast).end_ms.at(-1) === loaded);
+    const isFresh = recent && recent.read === read && loaded - recent.loaded < 3_600_000 && !recent.hasGap && (stale || (withRow(recent, forecast).end_ms.at(-1) === loaded && !endsWithGap(recent)));
     if (!isFresh) {
       const [from, to] = stale ? [read - 2 * DAY_MS, read + DAY_MS] : [loaded - 3 * DAY_MS, Infinity];
       try {
@@ -84,7 +86,7 @@ export default function zoneView(box, key) {
       }
     }
     // Rows between what the history had and the newest one are there with the next row.
-    recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
+    recent.hasGap = endsWithGap(recent);
     plans = await planning;
     if (closed) return;
     if (stale) {

@@ -12,7 +12,7 @@ from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.live_comparison import PATIENCE
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
-from tests.services.learn.promotion.shadows import compare_in_vain, evidence, later
+from tests.services.learn.promotion.shadows import HOUR_MS, compare_in_vain, evidence, later
 
 
 def promoted(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -119,7 +119,7 @@ def test_a_kill_after_the_promotion_leaves_no_winner_that_is_recorded_as_refused
     row = again.models()[0]
     assert (row["stage"], row["passed"], row["judged_against"]) == ("champion", True, "v1")
     assert row["reason"] == "In shadow: Words."
-    assert evidence(registry, "v2", tmp_path) == {"rows": 40}
+    assert evidence(registry, "v2", tmp_path) == cluster.evidence
     again.promote("online")
     cluster.results = [True]
     again.trigger("operator")
@@ -202,6 +202,27 @@ def test_a_champion_that_is_no_worse_stays(retrainer: Retrainer, cluster: FakeCl
     assert cluster.kinds()[-1] == "watched"
     assert cluster.pointer == "v2"
     assert retrainer.models()[0]["watch"] is None
+
+
+@pytest.mark.parametrize("is_worse", [True, False])
+def test_a_watch_that_an_outage_fills_is_once_more_as_long(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, is_worse: bool
+) -> None:
+    """A champion whose first rows come after its watch was to end is compared all the same; but not without end."""
+    promoted(retrainer, cluster, clock)
+    compared, cluster.evidence = cluster.evidence, {"rows": 2}
+    cluster.verdicts = [False, is_worse]
+    later(cluster, clock, 30)
+    retrainer.prove()
+    watch = retrainer.models()[0]["watch"]
+    assert watch is not None
+    assert watch["until_ms"] == cluster.now_ms + 4 * HOUR_MS
+    if is_worse:
+        cluster.evidence = compared
+    later(cluster, clock, 4)
+    retrainer.prove()
+    assert cluster.kinds()[-1] == ("swap" if is_worse else "watched")
+    assert cluster.pointer == ("v1" if is_worse else "v2")
 
 
 def test_going_back_to_what_cannot_serve(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:

@@ -1,11 +1,16 @@
-"""What a killed import leaves behind goes, and nothing else does."""
+"""A job is made of its rows alone; what a killed import leaves behind goes, and nothing else does."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from services.store.imports.import_job import forget_abandoned
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from services.store.imports.import_job import forget_abandoned, new_job
 
 DAY_S = 86_400.0
 
@@ -30,3 +35,18 @@ def test_what_imports_left_that_were_killed_goes_a_day_later(tmp_path: Path) -> 
     forget_abandoned(tmp_path, 1.5 * DAY_S)
     assert sorted(path for path in imports.rglob("*") if path.is_file()) == sorted(kept)
     assert sorted(path.name for path in imports.iterdir()) == ["job", "today", "writes"]
+
+
+def test_the_order_and_the_pieces_of_rows_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows are the same job, and lie there by end and zone, in groups that a shard reads together."""
+    monkeypatch.setattr("services.store.imports.import_job.ROW_GROUP", 5)
+    whole = pa.table({"zone": ["a", "b"] * 6, "end_ms": pa.array(np.repeat(np.arange(6) * 300_000, 2)),
+                      "air_temp_c": pa.array(np.arange(12, dtype=np.float32))})  # fmt: skip
+    pieces = pa.concat_tables([whole.slice(0, 7).combine_chunks(), whole.slice(7).combine_chunks()])
+    mixed = whole.take(np.random.default_rng(1).permutation(12))
+    ids = {new_job(tmp_path / name, "demo", rows).id for name, rows in (("a", whole), ("b", pieces), ("c", mixed))}
+    assert len(ids) == 1
+    for name in "abc":
+        file = pq.ParquetFile(tmp_path / name / "imports" / min(ids) / "rows.parquet")
+        assert file.num_row_groups == 3
+        assert file.read().equals(whole)
