@@ -84,6 +84,10 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
             raise MQTTError("not authorised")
         return handler, session
 
+    def attach(self, session: Any, reader: Any, writer: Any) -> None:
+        super().attach(session, reader, writer)
+        reader.keep_alive_s = session.keep_alive or None
+
     async def _retry_deliveries(self) -> None:
         """See :meth:`send_what_waits`, which follows."""
 
@@ -150,13 +154,16 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
 class _BoundedReader(StreamReaderAdapter):  # type: ignore[misc]
     """Ends the connection at a packet larger than any of ours, before it is read: amqtt would hold all of it."""
 
+    keep_alive_s: float | None = None
+    """So long it waits, also within a packet; amqtt looks at the keep-alive between packets alone."""
     _ended = False
 
     async def read(self, n: int = -1) -> bytes:
         if self._ended or n > MAX_PACKET_BYTES:
             self._ended = True
             raise ConnectionResetError
-        found: bytes = await super().read(n)
+        async with asyncio.timeout(self.keep_alive_s):
+            found: bytes = await super().read(n)
         return found
 
 
@@ -175,7 +182,10 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     async def stream_connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
     ) -> None:
-        await self._client_connected(listener_name, _BoundedReader(reader), _Writer(writer))
+        try:
+            await self._client_connected(listener_name, _BoundedReader(reader), _Writer(writer))
+        finally:
+            writer.close()  # amqtt leaves it open where the client has gone without a word, as a probe of the port does
 
     async def _publish_session_retained_messages(self, session: Any) -> None:
         handler = self._get_handler(session)

@@ -216,7 +216,8 @@ def _of_counter(file: str, name: str, column: Column, known: F64) -> list[Findin
     if not is_counter or column.coding or fell < _FALLS or fell < rose / 2:
         return []
     device = f', device = "{column.device}"' if column.device else ""
-    line = f'{_key(name)} = {{ metric = "{column.metric}"{device}, coding = "gained" }}'
+    scale = f", scale = {column.scale}" if column.scale != 1 else ""
+    line = f'{_key(name)} = {{ metric = "{column.metric}"{device}{scale}, coding = "gained" }}'
     return [Finding(
         f"{file}: column {name} falls {fell} times and is read as a meter that goes up; if it has what came in each "
         f"row, say {line} in recording.toml, under [columns]"

@@ -43,16 +43,20 @@ def moment(text: str, where: str, written: str) -> datetime:
     '2022-03-01T00:00:00'
     """
     text = text.strip()
-    at_zero, is_end = _MIDNIGHT.subn("00", text, count=1)
-    if is_end:
-        return moment(at_zero, where, written) + timedelta(days=1)
     try:
-        if scale := UNIX_MS.get(written):
-            return datetime.fromtimestamp(float(text) * scale / 1000, UTC)
-        # A clock's time has no zone; whether it carries an offset is seen later.
-        return datetime.strptime(text, written) if written else datetime.fromisoformat(text)  # noqa: DTZ007
+        return _read(text, written)
     except (ValueError, OverflowError, OSError) as error:
         raise RecordingError(f"{where}: {_words(text, written)}") from error
+
+
+def _read(text: str, written: str) -> datetime:
+    at_zero, is_end = _MIDNIGHT.subn("00", text, count=1)
+    if is_end:
+        return _read(at_zero, written) + timedelta(days=1)
+    if scale := UNIX_MS.get(written):
+        return datetime.fromtimestamp(float(text) * scale / 1000, UTC)
+    # A clock's time has no zone; whether it carries an offset is seen later.
+    return datetime.strptime(text, written) if written else datetime.fromisoformat(text)  # noqa: DTZ007
 
 
 def _words(text: str, written: str) -> str:
@@ -78,8 +82,8 @@ def _words(text: str, written: str) -> str:
 
 def _is_written(text: str, written: str) -> bool:
     try:
-        datetime.strptime(text, written)  # noqa: DTZ007
-    except ValueError:
+        _read(text, written)
+    except (ValueError, OverflowError):
         return False
     return True
 

@@ -163,9 +163,11 @@ def test_who_has_no_login_ends_nobodys_connection(tmp_path: Path, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("clean", [True, False])
-def test_dead_connections_end(tmp_path: Path, kind: str, clean: bool) -> None:
-    """A device that loses its Wi-Fi leaves its connection open and makes another: the broker would run out of files."""
+@pytest.mark.parametrize(("clean", "begun"), [(True, b""), (False, b""), (True, b"\x30\x64\x00\x05waits")])
+def test_dead_connections_end(tmp_path: Path, kind: str, clean: bool, begun: bytes) -> None:
+    """A device that loses its Wi-Fi leaves its connection open and makes another: the broker would run out of files. It
+    may have begun a message.
+    """
     with local_broker(tmp_path / "b", kind) as broker:
         ended: list[object] = []
         idle = new_client(broker.address, "test-idle", v5=broker.address.v5)
@@ -173,6 +175,7 @@ def test_dead_connections_end(tmp_path: Path, kind: str, clean: bool) -> None:
         open_connection(idle, broker.address, keepalive_s=_KEEPALIVE_S)
         until(idle.is_connected)
         left = [_silent_login(broker.address, "test-flaky", clean=clean) for _ in range(3)]
+        left[-1].sendall(begun)
         for connection in left:
             connection.settimeout(patience_s(20))
             assert connection.recv(100) == b""
@@ -203,6 +206,17 @@ def test_what_follows_a_topic_that_cannot_be_is_not_lost(tmp_path: Path, kind: s
         connection.close()
         numbers = [acknowledged[at + 3] for at in range(0, len(acknowledged), 4)]
         until(lambda: len(received) >= len(numbers), "what is acknowledged comes")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_comes_and_goes_without_a_word_leaves_no_connection(tmp_path: Path, kind: str) -> None:
+    """So a probe of the port does, every few seconds."""
+    with (
+        local_broker(tmp_path / "b", kind) as broker,
+        socket.create_connection((broker.address.host, broker.address.port), patience_s(10)) as connection,
+    ):
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100) == b""
 
 
 def _silent_login(address: MqttAddress, client_id: str, *, clean: bool) -> socket.socket:

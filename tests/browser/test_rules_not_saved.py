@@ -13,6 +13,7 @@ from tests.browser.driver import Page
 from tests.browser.rows import new_row
 from tests.browser.ruled import BAR, VIEW, Ruled, elsewhere, field, opened_rules, ruled_house, save, write
 from tests.browser.serving import STEP_MS, opened
+from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -109,6 +110,32 @@ def test_what_is_not_saved_is_not_lost_by_leaving(rules: Page, house: Ruled) -> 
     rules.until("document.querySelector('[data-rule=frost]')")
     assert rules.ask(f"{field('limit')}.value") == "4"
     assert rules.ask(BAR) == ""
+
+
+def test_what_is_no_number_yet_is_not_lost_either(rules: Page, house: Ruled) -> None:
+    """It was what had been typed up to then that was kept, and saved: 1,5 of 1,500. In a language in which it is a
+    number it is one.
+    """
+    write(rules, "limit", "1,50")
+    rules.type("0")
+    rules.ask("document.querySelector('[data-key=system]').click()")
+    rules.until("document.getElementById('sure').open")
+    rules.ask("document.getElementById('sure-no').click()")
+    rules.until("!document.getElementById('sure').open && location.hash === '#/rules'")
+    assert rules.ask(f"{field('limit')}.value") == "1,500"
+    assert "Is that 1500 or 1.5?" in rules.ask(f"{field('limit')}.closest('div').innerText")
+    rules.ask(f"{field('chance')}.focus()")
+    save(rules)
+    rules.until(f"document.activeElement === {field('limit')}")
+    assert house.changes == {}
+    rules.ask("""{ const one = document.getElementById('language'); one.value = 'nl';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    rules.until(f"({BAR}).includes('1 wijziging is niet opgeslagen.')")
+    assert rules.ask(f"{field('limit')}.value") == "1,500"
+    rules.ask("document.querySelector('[data-rule=frost]').open = true")
+    rules.ask(f"{field('limit')}.focus()")
+    save(rules, "op-key")
+    until(lambda: house.changes == {"frost": {"limit": 1.5}}, "it is saved")
 
 
 def test_who_stays_with_a_zones_rules_sees_that_zone_in_the_list(page: Page, house: Ruled) -> None:

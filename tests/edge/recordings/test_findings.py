@@ -226,6 +226,8 @@ def test_irrigation_of_each_row_is_said_and_then_summed(tmp_path: Path) -> None:
     summed = load_recording(tmp_path)
     assert not summed.notes
     assert values(summed, "irrigation_l_m2")[[0, 1, 2, 3, 12, -1]].tolist() == [0.25, 0.5, 0.75, 0.75, 1.0, 12.75]
+    say(tmp_path, '[columns]\ndrip = { metric = "irrigation_l_m2", scale = 0.001 }\n')
+    assert 'metric = "irrigation_l_m2", scale = 0.001, coding = "gained" }' in load_recording(tmp_path).notes[0]
     write(tmp_path, {"air_temp_c": fixed("20"), "drip": lambda n: f"{n % 20 / 4}"})
     say(tmp_path, '[columns]\ndrip = "irrigation_l_m2"\n')
     assert not load_recording(tmp_path).notes

@@ -59,6 +59,11 @@ def test_numbers_of_parquet_are_unix_time_too(tmp_path: Path) -> None:
         ("2022/02/01 00:05", 'say how it is written: time_format = "%Y/%m/%d %H:%M", in recording.toml'),
         ("13.02.22 00:05", 'say how it is written: time_format = "%d.%m.%y %H:%M", in recording.toml'),
         ("3/1/2022 1:05 PM", '"%d/%m/%Y %I:%M %p", or "%m/%d/%Y %I:%M %p" if the month comes first, in recording.toml'),
+        (
+            "24-02-2022 24:00",
+            "'24-02-2022 24:00' is no time such as 2022-02-01 00:05; say how it is written: time_format",
+        ),
+        ("9999-12-31 24:00", "'9999-12-31 24:00' is no time"),
         ("3/13/2022 1:05", 'say how it is written: time_format = "%m/%d/%Y %H:%M", in recording.toml'),
     ],
 )

@@ -14,7 +14,8 @@ const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
 const SEVERITIES = ["info", "warning", "critical"];
 const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
 const ONLY = { fruit_mm: ["condensation", "botrytis"], wet_rh_pct: ["botrytis"], base_c: ["mean_low", "mean_high"], per_100_j_cm2: ["mean_low", "mean_high"] };
-// By site, or site/zone: what is typed and not saved, in the API's units; it outlives a change of language. "__proto__" may be a name.
+// By site, or site/zone: what is typed and not saved, in the API's units, or {text} where it is no number; it outlives a change of
+// language. "__proto__" may be a name.
 const drafts = Object.create(null);
 
 // Of an option: how the API's number is shown, and back; and what it is counted in.
@@ -192,15 +193,17 @@ export default function rulesView(box, wanted) {
   function number(rule, option) {
     const { unit, show: asShown, mean } = measureOf(rule, option);
     const [value, before] = [valueOf(rule, option), rule[option]];
-    const written = value === null || value === undefined ? "" : String(tidy(asShown(value), 3)).replace(".", decimalSign());
+    const written = value?.text ?? (value === null || value === undefined ? "" : String(tidy(asShown(value), 3)).replace(".", decimalSign()));
     const mayBeBelow0 = ABSOLUTE.includes(rule.kind) && option.endsWith("limit"); // keys for decimals have no minus on some phones
     const wrong = h("p", { class: "small wrong", role: "alert" });
-    const input = h("input", { type: "text", inputmode: mayBeBelow0 ? null : "decimal", autocomplete: "off", value: written, oninput: () => {
+    const take = () => {
       const typed = numberIn(input.value);
       wrong.textContent = Number.isNaN(typed) ? whyNone(input.value) : "";
       input.setCustomValidity(wrong.textContent);
-      if (!wrong.textContent) type(rule, option, typed === null ? null : tidy(mean(typed), 6), before);
-    } });
+      type(rule, option, wrong.textContent ? { text: input.value } : typed === null ? null : tidy(mean(typed), 6), before);
+    };
+    const input = h("input", { type: "text", inputmode: mayBeBelow0 ? null : "decimal", autocomplete: "off", value: written, oninput: take });
+    if (value?.text) take(); // it is shown again, and may be a number in the language of now
     const label = option === "limit" ? limitLabel(rule) : `rule.${option}`;
     const made = field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
     made.append(wrong);
