@@ -100,6 +100,8 @@ class Regrowth:
             elif self._day_ms >= self._to_ms:
                 self._take_plans(_EVER_MS)
                 return True
+            elif not self._wanted(self._day_ms, self._day_ms + DAY_MS):
+                self._skip_pause()
             else:
                 to_ms = min(self._day_ms + DAY_MS, self._to_ms)
                 self._take_plans(to_ms)
@@ -179,17 +181,24 @@ class Regrowth:
                 found.setdefault((site, after_ms), []).append(one)
         return found
 
+    def _wanted(self, after_ms: int, to_ms: int) -> list[str]:
+        """The sites whose rows of this time are to be learned."""
+        return [
+            site
+            for site, until_ms in self._until_ms.items()
+            if self._learned_ms.get(site, 0) < min(to_ms, until_ms) and after_ms < until_ms
+        ]
+
+    def _skip_pause(self) -> None:
+        """Go on where a site has rows to learn next: years may lie between one that stopped and the others."""
+        begins = [ms for site, ms in self._learned_ms.items() if self._day_ms <= ms < self._until_ms.get(site, 0)]
+        self._day_ms = min(begins, default=self._to_ms)
+        self._plans_ms = max(self._plans_ms, self._day_ms - LONGEST_AHEAD_MS)
+
     def _steps(self, after_ms: int, to_ms: int) -> list[SiteStep]:
         """The rows of the partition's sites, by end, then in the order in which sites came."""
         order = {site: place for place, site in enumerate(self._until_ms)}
-        wanted = [
-            site
-            for site, until_ms in self._until_ms.items()
-            if self._learned_ms.get(site, 0) < to_ms and after_ms < until_ms
-        ]
-        if not wanted:
-            return []
-        table = self._stores.history.read(after_ms, to_ms, wanted)
+        table = self._stores.history.read(after_ms, to_ms, self._wanted(after_ms, to_ms))
         channels = self._stores.history.channels
         values = _columns(table, channels)
         ages = _columns(table, [age_column(name) for name in channels])

@@ -20,8 +20,10 @@ from edge.wire.topic import SITE_ZONE
 from services.errors import HistoryError, StorageAwayError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
+from services.ingest.snapshots.regrow import REGROW_DAYS
 from services.store.history import History, zone_table
 from services.store.imports.import_job import ImportJob, ImportNote, new_job, open_jobs, words
+from services.store.plan_history import PlanHistory
 from services.store.rows import SiteStep
 from services.store.tables.row_table import RowTable
 from tests.services.ingest.rig import Clock, Crashed, Rig, dying, filled
@@ -477,9 +479,11 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
 
 
-@pytest.mark.parametrize("apart_days", [90, -90])
-def test_sites_far_apart_are_both_grown_again(tmp_path: Path, apart_days: int) -> None:
-    """One whose clock is months ahead, or one that stopped months ago: each site's own last days are learned."""
+@pytest.mark.parametrize("apart_days", [90, -90, -1000])
+def test_sites_far_apart_are_both_grown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_days: int) -> None:
+    """One whose clock is months ahead, or one that stopped months ago: each site's own last days are learned, and no
+    time is spent on the days between.
+    """
     apart_ms = apart_days * DAY * STEP
     demo = list(stream(0, 40))
     other = [record._replace(site="slow", payload=slow(record, apart_ms), receive_ms=record.receive_ms + apart_ms)
@@ -491,9 +495,13 @@ def test_sites_far_apart_are_both_grown_again(tmp_path: Path, apart_days: int) -
     recovery.begin_beside(0, "rows were imported")
     growing = recovery.beside(0)
     assert growing is not None
+    looked: list[int] = []
+    taken = PlanHistory.sites
+    monkeypatch.setattr(PlanHistory, "sites", lambda *given: looked.append(0) or taken(*given))
     while not growing.grow():
         pass
     recovery.exchange(0)
+    assert len(looked) <= 2 * REGROW_DAYS + 5
     partition = shard._partitions[0]
     for site in ("demo", "slow"):
         index = np.array([partition.learner.parts.rings.index(site, "z1")], np.int64)
