@@ -131,12 +131,11 @@ class History:
         known = [there.get(key) for key in zip(rows["end_ms"].to_pylist(), rows["zone"].to_pylist(), strict=True)]
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
-        there_now = before
-        before = before.take(pa.array([n for n in known if n is not None], pa.int64()))
-        both, fills = filled(before, old, self.channels, self.step_s)
+        beside = before.take(pa.array([n for n in known if n is not None], pa.int64()))
+        both, fills = filled(beside, old, self.channels, self.step_s)
         conflicts = differing(old, both, self.channels, self.step_s)
         if len(new):
-            new = self._without_counted(site, new, there_now)
+            new = self._without_counted(site, new, before)
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
         if fills.any():
             whole = both.filter(pa.array(fills))

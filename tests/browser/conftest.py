@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.browser.driver import Page, open_page
+from tests.browser.ruled import Ruled, opened_rules, ruled_house
 
 
 @pytest.fixture(scope="module")
@@ -21,3 +23,16 @@ def page(browser: Page) -> Page:
     """A new window of desktop size."""
     browser.renew()
     return browser
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Ruled:
+    """One whose rules can be changed, with an operator's key."""
+    return ruled_house(tmp_path)
+
+
+@pytest.fixture
+def rules(page: Page, house: Ruled) -> Iterator[Page]:
+    """The rules of its site, with the card of the frost open; reached from the alerts."""
+    with opened_rules(page, house):
+        yield page

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.browser.driver import Page
-from tests.browser.ruled import VIEW, Ruled, ruled_house
+from tests.browser.ruled import VIEW, Ruled
 from tests.browser.serving import HOUR_MS, opened
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_alerts import alert
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Ruled:
-    """One with an operator's key."""
-    return ruled_house(tmp_path)
 
 
 def test_how_good_alerts_were(page: Page, house: Ruled) -> None:

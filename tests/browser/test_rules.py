@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,24 +11,11 @@ from edge.wire.topic import SITE_ZONE
 from services.messages import SiteRulesShown
 from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
-from tests.browser.ruled import BAR, VIEW, Ruled, field, opened_rules, ruled_house, save, write
+from tests.browser.ruled import BAR, VIEW, Ruled, field, save, write
 from tests.browser.serving import STEP_MS, opened
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Ruled:
-    """One with an operator's key."""
-    return ruled_house(tmp_path)
-
-
-@pytest.fixture
-def rules(page: Page, house: Ruled) -> Iterator[Page]:
-    """The rules of its site, with the card of the frost open; reached from the alerts."""
-    with opened_rules(page, house):
-        yield page
 
 
 def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: Ruled) -> None:

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.browser.driver import Page
 from tests.browser.rows import new_row
-from tests.browser.ruled import BAR, VIEW, Ruled, elsewhere, field, opened_rules, ruled_house, save, write
+from tests.browser.ruled import BAR, VIEW, Ruled, elsewhere, field, save, write
 from tests.browser.serving import STEP_MS, opened
 from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Ruled:
-    """One with an operator's key."""
-    return ruled_house(tmp_path)
-
-
-@pytest.fixture
-def rules(page: Page, house: Ruled) -> Iterator[Page]:
-    """The rules of its site, with the card of the frost open; reached from the alerts."""
-    with opened_rules(page, house):
-        yield page
 
 
 def test_what_somebody_else_changed_is_shown(rules: Page, house: Ruled) -> None:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.browser.driver import Page
-from tests.browser.ruled import BAR, VIEW, Ruled, field, label, opened_rules, ruled_house, save, write
+from tests.browser.ruled import BAR, VIEW, Ruled, field, label, save, write
 from tests.browser.serving import opened
 from tests.patience import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Ruled:
-    """One with an operator's key."""
-    return ruled_house(tmp_path)
-
-
-@pytest.fixture
-def rules(page: Page, house: Ruled) -> Iterator[Page]:
-    """The rules of its site, with the card of the frost open; reached from the alerts."""
-    with opened_rules(page, house):
-        yield page
 
 
 def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None:

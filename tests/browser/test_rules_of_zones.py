@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from edge.wire.alert_orders import ChangeRules
 from edge.wire.topic import SITE_ZONE
 from tests.browser.driver import Page
-from tests.browser.ruled import BAR, VIEW, Ruled, field, ruled_house, save, write
+from tests.browser.ruled import BAR, VIEW, Ruled, field, save, write
 from tests.browser.serving import opened
 from tests.services.serve.fakes import ORIGIN_MS
 
@@ -21,12 +20,6 @@ BRIEF = """Object.fromEntries([...document.querySelectorAll('details.rule')].map
     [one.dataset.rule, one.querySelector('summary').innerText.replaceAll('\\u00a0', ' ')]))"""
 OF_ZONES = {"changes": {"frost": {"limit": 9}, "heat": {"off": True}, "cool evening": {"kind": "frost", "limit": 15}}}
 """Rules of a site: one is changed, one is off, one was added."""
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Ruled:
-    """One with an operator's key."""
-    return ruled_house(tmp_path)
 
 
 @pytest.fixture
