@@ -37,7 +37,7 @@ readers of the new step miss them. What is there stays, and nobody counts a time
 _DAY_MS = 86_400_000
 
 LOOK_BACK_MS = 31 * _DAY_MS
-"""So far back an import looks for a zone's row before: a file of a month, which is read whole anyway."""
+"""So much at once an import reads to look for a zone's row before: a file of a month, which is read whole anyway."""
 FLUSHED_ROWS = 100_000
 """About as many rows, of zones and devices, are written at once: they are in memory several times then."""
 
@@ -151,12 +151,14 @@ class History:
         there = there.select([name for name in columns if name in there.column_names])
         ends = new["end_ms"].to_numpy()
         first_ms, last_ms = int(ends.min()), int(ends.max())
-        around, zones = [there], set(pc.unique(new["zone"]).to_pylist())
-        for back_ms in (_DAY_MS, LOOK_BACK_MS):  # most zones have rows of the day before
-            before = self.zones.read(first_ms - back_ms, first_ms - 1, [site], columns=columns)
-            around = [there] if before is None else [there, before]
-            if before is not None and zones.issubset(pc.unique(before["zone"]).to_pylist()):
-                break
+        around, unknown = [there], set(pc.unique(new["zone"]).to_pylist())
+        until_ms, back_ms = first_ms - 1, _DAY_MS  # most zones have rows of the day before
+        while unknown and self.zones.files(None, until_ms, [site]):  # the pause may have begun months ago
+            before = self.zones.read(until_ms - back_ms, until_ms, [site], columns=columns)
+            assert before is not None  # as there is a file
+            around.append(before.filter(pc.field("zone").isin(unknown)))
+            unknown -= set(around[-1]["zone"].to_pylist())
+            until_ms, back_ms = until_ms - back_ms, LOOK_BACK_MS
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
         if not len(paused):
             return new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,3 +69,17 @@ def test_a_meter_counts_once_over_a_pause_in_however_many_parts_an_import_comes(
     for zone, length in zip(zones, pause, strict=True):
         gained = there[METER].to_numpy()[there["zone"].to_numpy() == zone]
         assert np.nansum(gained) == pytest.approx((begun + length + 19) / 10, rel=1e-3)
+
+
+@pytest.mark.parametrize("days", [35, 400])
+def test_an_import_that_begins_long_after_a_pause_began_counts_its_meter_once(tmp_path: Path, days: int) -> None:
+    """A greenhouse that stood empty for months has its newest row before the import as long ago."""
+    history, begun, first = History(tmp_path, CHANNELS, 300), 40, days * DAY
+    back = first + 2 * DAY
+    whole = rows("z1", range(back + 20), {*range(begun), *range(back, back + 20)})
+    history.add(whole[: begun + PASSED_OVER] + whole[back:])
+    history.flush()
+    for begin in (first, first + DAY):
+        some = rows("z1", range(begin, begin + DAY), set(range(begin, begin + DAY)))
+        history.add_missing(0, "demo", zone_table(CHANNELS, some))
+    assert np.nansum(history.read()[METER].to_numpy()) == pytest.approx((back + 19) / 10, rel=1e-3)
