@@ -153,21 +153,21 @@ class History:
         first_ms, last_ms = int(ends.min()), int(ends.max())
         around, unknown = [there], set(pc.unique(new["zone"]).to_pylist())
         until_ms, back_ms = first_ms - 1, _DAY_MS  # most zones have rows of the day before
-        while unknown and self.zones.files(None, until_ms, [site]):  # the pause may have begun months ago
-            before = self.zones.read(until_ms - back_ms, until_ms, [site], columns=columns)
+        while unknown and self.zones.files(None, until_ms, [site], unknown):  # the pause may have begun months ago
+            before = self.zones.read(until_ms - back_ms, until_ms, [site], unknown, columns=columns)
             assert before is not None  # as there is a file
-            around.append(before.filter(pc.field("zone").isin(unknown)))
-            unknown -= set(around[-1]["zone"].to_pylist())
+            around.append(before)
+            unknown -= set(pc.unique(before["zone"]).to_pylist())
             until_ms, back_ms = until_ms - back_ms, LOOK_BACK_MS
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
         if not len(paused):
             return new
         missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, _DAY_MS
-        while missed and self.zones.files(after_ms, None, [site]):  # the pause's end may be months away
-            after = self.zones.read(after_ms, after_ms + length_ms, [site], columns=columns)
+        while missed and self.zones.files(after_ms, None, [site], missed):  # the pause's end may be months away
+            after = self.zones.read(after_ms, after_ms + length_ms, [site], missed, columns=columns)
             assert after is not None
             around.append(after)
-            missed -= set(after["zone"].to_pylist())
+            missed -= set(pc.unique(after["zone"]).to_pylist())
             after_ms, length_ms = after_ms + length_ms, 2 * length_ms
         return without_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)
 

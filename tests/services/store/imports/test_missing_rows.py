@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -83,3 +85,26 @@ def test_an_import_that_begins_long_after_a_pause_began_counts_its_meter_once(tm
         some = rows("z1", range(begin, begin + DAY), set(range(begin, begin + DAY)))
         history.add_missing(0, "demo", zone_table(CHANNELS, some))
     assert np.nansum(history.read()[METER].to_numpy()) == pytest.approx((back + 19) / 10, rel=1e-3)
+
+
+def test_an_import_of_a_zone_that_was_renamed_reads_no_rows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its meter is never read again: a site with years of rows since then would be read whole for each of its days."""
+    history, begun = History(tmp_path, CHANNELS, 300), 40
+    history.add(rows("old", range(begun + PASSED_OVER), set(range(begun))))
+    history.add(rows("other", range(9 * DAY), set(range(9 * DAY))))
+    history.flush()
+    found, read = list[int](), history.zones.read
+
+    def noted(*arguments: Any, **options: Any) -> pa.Table | None:
+        table = read(*arguments, **options)
+        found.append(0 if table is None else len(table))
+        return table
+
+    monkeypatch.setattr(history.zones, "read", noted)
+    first = begun + PASSED_OVER
+    some = rows("old", range(first, first + DAY), set(range(first, first + DAY)))
+    assert history.add_missing(0, "demo", zone_table(CHANNELS, some)).added == DAY
+    of_there = DAY  # rows of any zone at these times, which may be there already
+    assert sum(found) <= of_there + DAY  # and the day before of its own
