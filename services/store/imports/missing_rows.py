@@ -18,6 +18,8 @@ BRIDGED_S = 3600
 shorter time, and a device that sends every ten minutes keeps a series of its own.
 """
 COUNTERS = frozenset(name for name, metric in VOCABULARY.items() if metric.kind == "counter")
+COUNTED_S = 86_400
+"""A meter that was not read for so long may have stopped: what another import says from then on is no double."""
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 PASSED_OVER_S = 3 * 86_400
@@ -64,7 +66,9 @@ def filled(there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int
         new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
         missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
         takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
-        fills |= missing
+        if name in COUNTERS:  # its rows between two readings are counted, too: the next import must see that
+            takes |= same_step & np.isnan(age_s) & (new_age_s < COUNTED_S)
+        fills |= takes
         for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
             there = _with(there, column, np.where(takes, other, old))
     return there, fills

@@ -108,3 +108,27 @@ def test_an_import_of_a_zone_that_was_renamed_reads_no_rows_of_the_others(
     assert history.add_missing(0, "demo", zone_table(CHANNELS, some)).added == DAY
     of_there = DAY  # rows of any zone at these times, which may be there already
     assert sum(found) <= of_there + DAY  # and the day before of its own
+
+
+@pytest.mark.parametrize("order", [(12, 1), (1, 12)])
+def test_a_meter_that_two_imports_read_counts_once(tmp_path: Path, order: tuple[int, int]) -> None:
+    """A file with a value an hour, then one with a value each five minutes, beside live rows without a meter."""
+    history, all_day = History(tmp_path, CHANNELS, 300), range(DAY)
+    history.add(rows("z1", all_day, set()))
+    history.flush()
+    for every in order:
+        some = rows("z1", all_day, set(range(0, DAY, every)))
+        history.add_missing(0, "demo", zone_table(CHANNELS, some))
+    gained = float(np.nansum(history.read()[METER].to_numpy()))
+    assert abs(gained - (DAY - 12) / 10) < 1.2
+
+
+def test_a_meter_that_stopped_in_one_import_is_filled_in_from_another(tmp_path: Path) -> None:
+    """But for the day after its last reading there, in which nobody knows whether it stopped."""
+    history, both = History(tmp_path, CHANNELS, 300), range(3 * DAY)
+    history.add(rows("z1", both, set()))
+    history.flush()
+    for read in (range(DAY), range(DAY, 3 * DAY)):
+        history.add_missing(0, "demo", zone_table(CHANNELS, rows("z1", both, set(read))))
+    gained = float(np.nansum(history.read()[METER].to_numpy()))
+    assert gained == pytest.approx(2 * DAY / 10, rel=0.02)
