@@ -132,13 +132,13 @@ class History:
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
         beside = before.take(pa.array([n for n in known if n is not None], pa.int64()))
-        both, fills = filled(beside, old, self.channels, self.step_s)
+        both, fills, changes = filled(beside, old, self.channels, self.step_s)
         conflicts = differing(old, both, self.channels, self.step_s)
         if len(new):
             new = self._without_counted(site, new, before)
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
-        if fills.any():
-            whole = both.filter(pa.array(fills))
+        if changes.any():
+            whole = both.filter(pa.array(changes))
             self.zones.replace(partition, self.step_s, _each_once(whole, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), int((~fills).sum()), conflicts, int(fills.sum()))
 
