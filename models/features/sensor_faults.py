@@ -192,6 +192,9 @@ class SensorFaults(ZoneState):
         one = _alike(x) & ~_alike(cells["value"]) & ~self._site_wide & ~self._has_ends
         if not one.any():
             return np.zeros(x.shape, dtype=bool)
+        # Zones of one sensor also differ in their newest value, where a row of one of them was lost.
+        beside = np.stack([self._zones[f"beside_{side}"][indices[:, None], near] for side in ("below", "above")])
+        one &= (np.nan_to_num(beside) != 0).any(axis=(0, 1, 2)) | np.isnan(beside).all(axis=(0, 1, 2))
         below, above = self._usual_range(indices, near, np.ones(x.shape, dtype=bool))
         margin = np.maximum(RANGE / 2 * (above - below), self._least)
         far = (np.fmax(x - above, below - x) > margin) & (cells["seen"] > self._learn) & (x < self._top)

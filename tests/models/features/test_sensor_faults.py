@@ -148,6 +148,16 @@ def test_zones_of_one_sensor_may_say_the_same():
     assert not out.any()
 
 
+def test_a_row_that_is_lost_just_then_makes_no_missing_values_of_one_sensor():
+    """A zone without the row of the jump has an older newest value than the others, and no sensor of its own."""
+    values = np.repeat(world(1), 3, axis=0)
+    values[:, AT:, 0] -= 8
+    values[2, AT] = np.nan
+    out, found = run(detector(3), values)
+    assert not out[:, AT + 1 :].any()
+    assert {fault.kind for _, fault in found} == {"spike"}  # two zones are no site, until the third is back
+
+
 @pytest.mark.parametrize("end_ppm", [400, 2000])
 def test_co2_sensors_of_all_zones_may_stand_at_the_end_of_their_scale(end_ppm):
     """Vents that are opened for the first time, or CO2 that is dosed: many sensors show no less than 400 ppm."""
