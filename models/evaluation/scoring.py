@@ -1,7 +1,8 @@
 """Step 10 of the way of a reading: matured forecasts are scored against what happened.
 
-The truth at horizon h is the row that ends at origin + h. The model stands beside persistence, the 24-hour naive and
-the climatology, on exactly the same cases: a case counts only where all four and the truth are there.
+The truth at horizon h is the row that ends at origin + h, or what was read last in the quarter of an hour up to there.
+The model stands beside persistence, the 24-hour naive and the climatology, on exactly the same cases: a case counts
+only where all four and the truth are there.
 """
 
 from __future__ import annotations
@@ -96,17 +97,26 @@ class LiveScore(ZoneState):
     def __len__(self) -> int:
         return len(self._zones)
 
-    def learn(self, indices: I64, y: F32) -> None:
-        """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
+    def learn(self, indices: I64, y: F32, held: F32 | None = None) -> None:
+        """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures.
+
+        ``held [Z, M]`` are the newest values of the quarter of an hour that ends with these rows, by default ``y``: a
+        sensor that reports that often is missing in most rows. They are the truth of horizons that are as long.
+        """
         self._table = None
         s = self._zones
         rows = s["rows"][indices]
-        truth = np.where(np.isfinite(y), cut(y), np.float32(np.nan)).astype(np.float32)
-        s["seen"][indices, rows % s["seen"].shape[1]] = truth
+        of_row, newest = (
+            np.where(np.isfinite(x), cut(x), np.float32(np.nan)).astype(np.float32)
+            for x in (y, y if held is None else held)
+        )
+        s["seen"][indices, rows % s["seen"].shape[1]] = newest
         origins = rows[:, None] - self._steps
         quarters = origins // self._stride % s["origin"].shape[1]
         z, h = np.nonzero((origins >= 0) & (s["origin"][indices[:, None], quarters] == origins))
-        self._score(indices[z], h, origins[z, h], truth[z])
+        # A truth is newer than the forecast.
+        truth = np.where((self._steps[h] >= self._stride)[:, None], newest[z], of_row[z])
+        self._score(indices[z], h, origins[z, h], truth)
         s["rows"][indices] = rows + 1
 
     def _score(self, zones: I64, h: I64, origins: I64, truth: F32) -> None:

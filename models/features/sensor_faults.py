@@ -8,7 +8,6 @@ all of that is a fault.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -54,6 +53,11 @@ hours these are: the largest of few moves is no measure.
 SETTLE_STEPS = 3
 """A level that is still there after as many steps was no spike."""
 
+SLOWER = 0.1
+"""Readings that come further apart than usual move what is usual by this share of the difference; those that come
+closer are usual at once, so that a lost reading of many makes no slow sensor.
+"""
+
 RANGE = 1.0
 """An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
 
@@ -68,6 +72,11 @@ STUCK = 2.0
 
 STUCK_MS = 5_400_000
 """... and for this long at least."""
+
+FEW = 3.0
+"""Where readings come further apart than so many steps, few would be the same by chance in that time: it is as many
+times longer.
+"""
 
 SATURATED_PCT = 99.0
 """At this humidity and above a sensor may stand still."""
@@ -132,8 +141,7 @@ class SensorFaults(ZoneState):
         self._learn, self._offset, self._give_up = steps(LEARN_MS), steps(OFFSET_MS), steps(GIVE_UP_MS)
         self._stuck, self._silent, self._gone = steps(STUCK_MS), steps(SILENT_MS), steps(GONE_MS)
         day = 86_400_000 / step_ms
-        reach = min(max(math.ceil((AROUND * _HOURS / day - 1) / 2), 1), _HOURS // 2)
-        self._around = np.arange(-reach, reach + 1)
+        self._a_day = day
         self._forget = np.float32(1 - np.exp(-_HOURS / (MEMORY_DAYS * day)))  # at each step of an hour of day
         self._slow = np.float32(1 - np.exp(-1 / (MEMORY_DAYS * day)))
         k = len(self.channels)
@@ -141,7 +149,7 @@ class SensorFaults(ZoneState):
         by_hour = ((_HOURS, k), np.float32, np.nan)
         self._zones = ZoneArrays(
             capacity,
-            seen=count, heard=when, gap=((k,), np.float32, 0.0),
+            seen=count, heard=when, gap=((k,), np.float32, 0.0), every=((k,), np.float32, 1.0),
             value=number, value_since=when, stood=((k,), np.float32, 0.0), low=number, high=number,
             level=number, level_step=when, jumping=count, settled=when, move=by_hour,
             beside_above=by_hour, beside_below=by_hour, own_above=by_hour, own_below=by_hour,
@@ -164,21 +172,30 @@ class SensorFaults(ZoneState):
         stands_in = self._stand_ins(cells, indices, x, near)
         x = np.where(stands_in, np.float32(np.nan), x)
         known = np.isfinite(x)
-        cells["seen"] += known
+        every, stands_for = self._pace(cells, step, known)
+        cells["seen"] += np.where(known, stands_for, 0)
         gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
         cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
         ready = cells["seen"] > self._learn
         spoken = cells["heard"]
         silence = self._hear(cells, step, known)
-        stuck = self._stand(cells, step, x, known, silence, spoken) & ready
-        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour)
-        offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near)
+        stuck = self._stand(cells, step, x, known, silence, spoken, every) & ready
+        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, every)
+        offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near, stands_for)
         started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
             self._zones[name][indices] = held
         clean = values.copy()
         clean[:, self._columns] = np.where(stuck | spike | offset, np.float32(np.nan), x)
         return clean, self._faults(indices, started)
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave, also in a release that took a reading for each step; raises
+        ``ValueError`` if it does not fit.
+        """
+        if "every" not in state and "gap" in state:
+            state = {**state, "every": np.ones_like(state["gap"])}
+        super().load_state_dict(state)
 
     def active(self, indices: I64) -> list[SensorFault]:
         """The faults of these zones that last, a site-wide sensor's in each of them."""
@@ -192,10 +209,24 @@ class SensorFaults(ZoneState):
         one = _alike(x) & ~_alike(cells["value"]) & ~self._site_wide & ~self._has_ends
         if not one.any():
             return np.zeros(x.shape, dtype=bool)
+        # Zones of one sensor also differ in their newest value, where a row of one of them was lost.
+        beside = np.stack([self._zones[f"beside_{side}"][indices[:, None], near] for side in ("below", "above")])
+        one &= (np.nan_to_num(beside) != 0).any(axis=(0, 1, 2)) | np.isnan(beside).all(axis=(0, 1, 2))
         below, above = self._usual_range(indices, near, np.ones(x.shape, dtype=bool))
         margin = np.maximum(RANGE / 2 * (above - below), self._least)
         far = (np.fmax(x - above, below - x) > margin) & (cells["seen"] > self._learn) & (x < self._top)
         return np.asarray(one & (far.sum(axis=0) > 1) & np.isfinite(x))
+
+    def _pace(self, cells: dict[str, _Array], step: int, known: Bool) -> tuple[F32, _Array]:
+        """How many steps apart the channels' readings usually are, up to an hour, and for how many steps one of now
+        stands: a sensor may report less often than rows close.
+        """
+        every = cells["every"]
+        since = np.where(cells["heard"] >= 0, np.minimum(step - cells["heard"], self._offset), 1)
+        slower = every + np.float32(SLOWER) * (since - every)
+        cells["every"] = np.where(known, np.minimum(since, slower), every).astype(np.float32)
+        every = np.rint(every)
+        return every, np.minimum(since, every).astype(np.int32)
 
     def _hear(self, cells: dict[str, _Array], step: int, known: Bool) -> Bool:
         """Which channels are silent for longer than they usually are, or were until now."""
@@ -206,7 +237,9 @@ class SensorFaults(ZoneState):
         cells["heard"] = np.where(known, step, cells["heard"])
         return np.asarray(silence > limit)
 
-    def _stand(self, cells: dict[str, _Array], step: int, x: F32, known: Bool, silence: Bool, spoken: I64) -> Bool:
+    def _stand(
+        self, cells: dict[str, _Array], step: int, x: F32, known: Bool, silence: Bool, spoken: I64, every: F32
+    ) -> Bool:
         """Which channels have had one value for longer than they ever had. What was ``spoken`` last, before a
         ``silence``, ended then: nobody knows whether a sensor that comes back with the same value has moved meanwhile.
 
@@ -214,7 +247,7 @@ class SensorFaults(ZoneState):
         """
         same = known & (x == cells["value"]) & ~silence
         stood = np.where(cells["value_since"] >= 0, np.where(silence, spoken, step) - cells["value_since"], 0)
-        limit = np.maximum(self._stuck, STUCK * cells["stood"])
+        limit = np.maximum(self._stuck * np.maximum(every / FEW, 1), STUCK * cells["stood"])
         moved = known & ~same
         cells["stood"] = np.maximum(cells["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
         cells["value"] = np.where(moved, x, cells["value"])
@@ -224,23 +257,24 @@ class SensorFaults(ZoneState):
         return np.asarray(same & (stood > limit) & ~at_an_end)
 
     def _move(
-        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int
-    ) -> Bool:
+        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int,
+        every: F32,
+    ) -> Bool:  # fmt: skip
         """Which values are further from the newest trusted one than anything moved before, but for all zones."""
         age = step - cells["level_step"]
-        comparable = usable & (cells["level_step"] >= 0) & (age <= SETTLE_STEPS + 1)
+        comparable = usable & (cells["level_step"] >= 0) & (age <= (SETTLE_STEPS + 1) * every)
         departure = np.where(comparable, x - cells["level"], np.float32(np.nan))
         moved = np.fmin(np.abs(departure), np.abs(departure - self._neighbours(departure)))
-        largest = _most(self._zones["move"][indices[:, None], (hour + self._around) % _HOURS])
+        largest = self._largest_moves(indices, hour, every)
         jump = comparable & ready & (moved > np.maximum(MOVE * largest, self._least))
-        cells["jumping"] = np.where(jump, cells["jumping"] + 1, 0)
+        cells["jumping"] = np.where(jump, cells["jumping"] + 1, np.where(usable, 0, cells["jumping"]))
         settled = cells["jumping"] > SETTLE_STEPS
         spike = jump & ~settled
         cells["settled"] = np.where(settled, step, cells["settled"])
         cells["jumping"] = np.where(settled, 0, cells["jumping"])
         cells["size"] = np.where(spike, departure, cells["size"])
         held = self._zones["move"][indices, hour]
-        learned = np.where(settled, np.fmin(moved, MOVE * largest), np.where(spike | (age > 1), np.nan, moved))
+        learned = np.where(settled, np.fmin(moved, MOVE * largest), np.where(spike | (age >= 2 * every), np.nan, moved))
         self._zones["move"][indices, hour] = np.fmax(held * (1 - self._forget), learned)
         trusted = usable & ~spike
         cells["level"] = np.where(trusted, x, cells["level"])
@@ -250,9 +284,17 @@ class SensorFaults(ZoneState):
         cells["low"] = np.where(extends, np.fmin(cells["low"], x), cells["low"])
         return np.asarray(spike)
 
+    def _largest_moves(self, indices: I64, hour: int, every: F32) -> F32:
+        """The largest of so many moves a day around an hour, ``[Z, K]``: the rarer readings are, of the more hours."""
+        reach = np.clip(np.ceil((AROUND * _HOURS / self._a_day * every - 1) / 2), 1, _HOURS // 2)
+        around = np.arange(-int(reach.max(initial=1)), int(reach.max(initial=1)) + 1)
+        moves = self._zones["move"][indices[:, None], (hour + around) % _HOURS]
+        return _most(np.where(np.abs(around)[:, None] <= reach[:, None], moves, np.float32(np.nan)))
+
     def _range(
-        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, hour: int, near: I64
-    ) -> Bool:
+        self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, hour: int, near: I64,
+        stands_for: _Array,
+    ) -> Bool:  # fmt: skip
         """Which channels are off: beyond their range at this hour of day beside the other zones, or their own range
         where there are no others. The weather is free to be what it never was.
         """
@@ -268,8 +310,8 @@ class SensorFaults(ZoneState):
         jumped = (cells["settled"] >= 0) & (step - cells["settled"] <= self._offset)
         margin = np.maximum(np.where(jumped, RANGE / 2, RANGE) * (above - below), self._least)
         out = usable & ~self._site_wide & (cells["seen"] > 2 * self._learn) & (beyond > margin)
-        cells["outside"] = np.where(out, cells["outside"] + 1, np.where(usable, 0, cells["outside"]))
-        cells["inside"] = np.where(was_off & usable, np.where(beyond <= 0, cells["inside"] + 1, 0), 0)
+        cells["outside"] = np.where(out, cells["outside"] + stands_for, np.where(usable, 0, cells["outside"]))
+        cells["inside"] = np.where(was_off & usable, np.where(beyond <= 0, cells["inside"] + stands_for, 0), 0)
         long_enough = np.where(cells["settled"] == step, 1, np.where(jumped, 2, self._offset))
         begins = ~was_off & (cells["outside"] >= long_enough)
         is_back = was_off & (cells["inside"] >= self._offset // 2)
@@ -341,8 +383,8 @@ class SensorFaults(ZoneState):
 
 
 _CELLS = (
-    "seen", "heard", "gap", "value", "value_since", "stood", "low", "high", "level", "level_step", "jumping", "settled",
-    "outside", "inside", "kind", "since", "last", "size",
+    "seen", "heard", "gap", "every", "value", "value_since", "stood", "low", "high", "level", "level_step", "jumping",
+    "settled", "outside", "inside", "kind", "since", "last", "size",
 )  # fmt: skip
 
 

@@ -78,12 +78,11 @@ def spec_of_frames(options: FrameOptions, samples: Mapping[str, ZoneSamples]) ->
     metrics = options.metrics
     gaps = np.concatenate([np.diff(zone.times_ms) for zone in samples.values()])
     interval_min = float(np.median(gaps)) / _MINUTE_MS if len(gaps) else 0.0
-    step_min = options.step_min
-    if step_min is None:
-        step_min = max((step for step in STEPS_MIN if step <= interval_min), default=STEPS_MIN[0])
-    elif interval_min > step_min:
+    longest_min = max((step for step in STEPS_MIN if step <= interval_min), default=STEPS_MIN[0])
+    step_min = longest_min if options.step_min is None else options.step_min
+    if step_min < longest_min:
         raise ValueError(
-            f"rows come every {interval_min:g} min, but step is {step_min}min: leave step out, or give one as long"
+            f"rows come every {interval_min:g} min, but step is {step_min}min: leave step out, or give {longest_min}min"
         )
     measured = {
         name for zone in samples.values()

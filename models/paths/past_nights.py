@@ -43,7 +43,7 @@ TRUST = 2 / 3
 """The weight of scenarios in a chance."""
 
 KNOWN = 0.8
-"""A night counts if it was seen from its beginning, and this share of its rows is known."""
+"""A night counts if it was seen from its beginning, and this share of its rows is known, or at most an hour older."""
 
 HALF_MS = 1_800_000
 BEYOND_DAYS = 14
@@ -106,8 +106,12 @@ class PastNights(ZoneState):
         self._off = np.full((2, targets, RATED), np.nan)
         self._rated = np.zeros((2, targets), dtype=np.int64)
 
-    def learn(self, indices: I64, y: F32, day_bin: I64, is_night: Bool) -> None:
-        """Take a row's targets ``y [Z, M]``, NaN where unknown; ``is_night [Z]`` at its end."""
+    def learn(self, indices: I64, y: F32, day_bin: I64, is_night: Bool, known: Bool | None = None) -> None:
+        """Take a row's targets ``y [Z, M]``, NaN where unknown; ``is_night [Z]`` at its end.
+
+        ``known [Z, M]`` says what counts as known, also of a sensor that reports less often than rows close; by default
+        what ``y`` has.
+        """
         s, part = self._zones, np.where(is_night, NIGHT, DAY)
         over = (s["part"][indices] != part) & (s["part"][indices] >= 0)
         if over.any():
@@ -119,7 +123,7 @@ class PastNights(ZoneState):
             s["part"][zones], s["rows"][zones], s["known"][zones] = part[new], 0, 0
             s["run"][zones] = np.nan
         s["rows"][indices] += 1
-        s["known"][indices] += np.isfinite(y)
+        s["known"][indices] += np.isfinite(y) if known is None else known
         run = s["run"][indices]
         s["run"][indices] = np.where((part == NIGHT)[:, None], np.fmin(run, y), np.fmax(run, y))
         self._learn_beyond(indices, y, day_bin)

@@ -74,7 +74,8 @@ class Paths:
         now = np.zeros(1, dtype=np.int64)
         if learned.missed.any():
             self.nights.skip(zones[learned.missed > 0])
-        self.nights.learn(zones, y, day_bin, np.repeat(is_night(now), len(zones)))
+        known = np.isfinite(forecaster.features.held(zones, step))
+        self.nights.learn(zones, y, day_bin, np.repeat(is_night(now), len(zones)), known)
         self.errors.learn(zones, step, y, day_bin)
         due = self.errors.due(day_bin)
         if not due.all():  # the zones of a site have one clock

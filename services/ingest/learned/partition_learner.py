@@ -84,7 +84,9 @@ class PartitionLearner:
         parts.watch.learn(step, indices, learned.errors)
         parts.paths.learn(self.forecaster, learned, night_at(self.place_of(step.site), step.end_ms, self.spec))
         self.bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
-        parts.scores.learn(indices, targets)
+        parts.scores.learn(
+            indices, targets, self.forecaster.features.held(indices, number, self.spec.example_steps - 1)
+        )
         self.plans.after_row(step.site, step.end_ms)
         for forecast in self.issued.take_waiting(step.site, step.end_ms):
             self._count(forecast)

@@ -118,7 +118,7 @@ class Form:
 
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
-PARTS["forecaster"] = PARTS["scores"] = Form(2, {1: lambda state: state})  # who loads it makes the new form
+PARTS["forecaster"] = PARTS["scores"] = PARTS["watch"] = Form(2, {1: lambda state: state})  # who loads it makes it new
 PARTS["plans"] = Form(missing=lambda: {"sites": {}})
 PARTS["paths"] = PARTS["seen_changes"] = PARTS["alerts"] = Form(missing=dict)
 

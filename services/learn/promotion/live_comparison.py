@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -155,8 +155,13 @@ class LiveComparison:
         except HothouseError as error:
             reason = f"It could not be compared with what serves: {error.message}"
             return self._failed(ComparisonOutcome("refused", version, "", reason, {}), error)
+        evidence, from_ms = found["evidence"], row["shadow"]["from_ms"]
+        if _hardly_any_row(evidence):  # the next challenger may be days away
+            self._failures.pop(version, None)
+            self._registry.stay_in_shadow(version, self.begin(against, from_ms, newest_ms))
+            return None
         kind = "passed" if found["promote"] else "refused"
-        return ComparisonOutcome(kind, version, against, f"In shadow: {found['reason']}", found["evidence"])
+        return ComparisonOutcome(kind, version, against, f"In shadow: {found['reason']}", evidence)
 
     def _watched(self, row: ModelRow | None, newest_ms: int) -> ComparisonOutcome | None:
         """``worse`` or ``kept`` once that is known; a look an hour of event time costs a part of the budget."""
@@ -193,8 +198,8 @@ class LiveComparison:
             )
         if not over:
             return None
-        if "mae_ratio" not in evidence and watch["until_ms"] - watch["from_ms"] <= watch_ms:
-            # Hardly any row came, as in an outage: once more as long, so that it is compared at all.
+        if _hardly_any_row(evidence) and watch["until_ms"] - watch["from_ms"] <= watch_ms:
+            # Once more as long, so that it is compared at all.
             self._registry.watch(version, Shadow(**{**watch, "until_ms": newest_ms + watch_ms}))
             return None
         return ComparisonOutcome("kept", version, against, found["reason"], evidence)
@@ -218,3 +223,8 @@ class LiveComparison:
                 _log.warning("%s cannot be compared with: %s", against, error.message)
                 name = f"the climatology ({against} cannot be loaded)"
         return self._comparer.compare(folder, theirs, name, shadow["from_ms"], level, worse=worse)
+
+
+def _hardly_any_row(evidence: Mapping[str, Any]) -> bool:
+    """Whether there was nothing to compare on, as after an outage."""
+    return "mae_ratio" not in evidence and not evidence.get("missing")

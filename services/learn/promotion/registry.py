@@ -105,6 +105,10 @@ class Registry:
             client.update_model_version(self._model, self.expert.number(version), description=reason)
             self._tag(version, passed=passed, reason=reason, judged_against=against)
 
+    def stay_in_shadow(self, version: str, shadow: Shadow) -> None:
+        """Record until when a model in shadow is compared now."""
+        self._tag(version, shadow=shadow)
+
     def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
         """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
         self.record_verdict(version, passed, reason, against)

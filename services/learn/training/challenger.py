@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from models import artefact
 from models.evaluation.forecast_errors import evaluate
 from models.evaluation.gate import Verdict, judge
@@ -28,6 +30,7 @@ from services.learn.training.network_options import network_options, training_co
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
 from services.messages import I64, ONLINE_VERSION
+from services.observe.duration import utc_text
 
 if TYPE_CHECKING:
     from models.network.training import FitResult
@@ -245,6 +248,13 @@ def _compared_on(work: _Work, cut_ms: int) -> I64:
         cut_ms = work.whole.to_ms - (work.whole.to_ms - work.whole.from_ms) // 10
     origins = origins_after(cut_ms, work.cases)
     if not len(origins):
+        measured = np.isfinite(work.cases.targets).any(axis=(0, 2))
+        last_ms = int(work.cases.end_ms[measured].max(initial=0))
+        if 0 < last_ms < cut_ms:
+            raise TrainingError(
+                f"no sensor of {', '.join(work.job.spec.targets)} has said anything sound since {utc_text(last_ms)}: "
+                "there is no row since then that a new model could be judged by"
+            )
         raise TooLittleHistoryError("the history is too short: no row that was held back can be forecast")
     return origins
 

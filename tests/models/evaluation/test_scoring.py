@@ -63,6 +63,27 @@ def test_the_table_equals_a_direct_computation(spec, every):
             np.testing.assert_allclose(cell["coverage"], inside[paired].mean(), atol=0.01)
 
 
+@pytest.mark.parametrize("phase", range(3))
+def test_forecasts_of_a_sensor_that_reports_every_quarter_of_an_hour_are_scored(phase):
+    """Whichever of three rows it is in: the newest value of a quarter is its truth, but never one that was known when
+    the forecast was made.
+    """
+    score, zone, length = LiveScore(FIVE_MINUTES), np.array([0]), 3 * 288
+    score.add_zones()
+    y = np.full((length, M), np.nan, np.float32)
+    y[phase::3] = np.arange(phase, length, 3)[:, None]
+    quantiles = np.zeros((1, len(FIVE_MINUTES.horizons_min), M, 3), np.float32)
+    for t in range(length):
+        newest = y[max(t - 2, 0) : t + 1]
+        held = np.full(M, np.nan, np.float32) if np.isnan(newest).all() else np.nanmax(newest, axis=0)
+        score.learn(zone, y[[t]], held[None])
+        score.issue(zone, quantiles, quantiles[..., 1])
+    table = score.table()[FIVE_MINUTES.targets[0]]
+    assert table[60]["n"] > 180
+    assert table[60]["persistence"] == 12
+    assert all(table[minutes]["persistence"] in (None, 3) for minutes in (5, 10))
+
+
 def test_totals_are_the_sums_behind_the_table_and_only_rise():
     """What Prometheus counts: cases, those inside, and errors; also when zones are added."""
     y, quantiles, baseline = world()

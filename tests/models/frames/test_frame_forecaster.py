@@ -340,7 +340,7 @@ AT = pd.date_range("2022-02-01", periods=4, freq="15min")
         (
             {"step": "5min"},
             {"rh_pct": 70.0},
-            "rows come every 15 min, but step is 5min: leave step out",
+            "rows come every 15 min, but step is 5min: leave step out, or give 15min",
         ),
         ({"targets": ["co2_ppm"]}, {"rh_pct": 70.0}, "no zone has a value of co2_ppm, which the targets need"),
         ({"targets": ["vpd_kpa"]}, {"rh_pct": 70.0}, "no zone has a value of air_temp_c, which the targets need"),
@@ -352,6 +352,14 @@ def test_rows_that_do_not_fit_the_options_are_one_sentence(options, columns, say
     """It is said when the first rows come."""
     with pytest.raises(ValueError, match=re.escape(says)):
         forecaster(**options).fit(pd.DataFrame(columns, AT))
+
+
+@pytest.mark.parametrize(("every", "step"), [("60min", "30min"), ("7min", "5min")])
+def test_a_step_may_be_named_that_is_the_one_by_default(every, step):
+    """No longer one fills rows that come every hour, or every 7 minutes."""
+    frame = pd.DataFrame({"rh_pct": 70.0}, pd.date_range("2022-02-01", periods=4, freq=every))
+    named, left_out = (forecaster(**options).fit(frame) for options in ({"step": step}, {}))
+    assert named.spec == left_out.spec
 
 
 def test_values_that_are_too_large_to_be_forecast_are_one_sentence():

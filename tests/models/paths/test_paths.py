@@ -1,5 +1,7 @@
 """Paths of zones: what is learned beside the forecaster, and what is said of a night."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,21 @@ def said(learners, paths, quantiles, step, kind):
     assert (at < span[1]).all()
     steps = paths.knots.steps
     return quantiles_of(values), step + steps[span[0]], step + steps[span[1] - 1]
+
+
+@pytest.mark.parametrize(("every", "phase"), [(2, 0), (3, 1), (12, 7)])
+def test_nights_of_a_sensor_that_reports_less_often_than_rows_close_are_known(every, phase):
+    """As one on a battery: rows of five minutes, and a reading every ten, fifteen or sixty."""
+    spec = replace(SPEC, step_ms=300_000, horizons_min=(60,), lookback_steps=288)
+    learners, paths, zone = forecaster(1, spec), Paths(spec, 1), np.array([0])
+    paths.add_zones()
+    values = np.full((1, 3 * 288, len(spec.channels)), np.nan, np.float32)
+    values[:, phase::every] = 20
+    for step in range(values.shape[1]):
+        bins, dark = np.array([step % 288]), np.full((1, 2), np.nan, np.float32)
+        learned = learners.learn(zone, step, values[:, step], bins, dark)
+        paths.learn(learners, learned, lambda ahead, now=step: night_by_clock(now + ahead, 288))
+    assert len(paths.nights.past(0, NIGHT)) == 2
 
 
 def test_a_night_lies_between_evening_and_morning():

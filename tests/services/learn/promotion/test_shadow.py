@@ -64,6 +64,34 @@ def test_a_challenger_that_loses_in_shadow_is_refused(retrainer: Retrainer, clus
     assert cluster.orders[-1].level == pytest.approx(0.2 / 6)
 
 
+def test_a_shadow_that_an_outage_fills_goes_on(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A challenger of which hardly a row could be compared is not refused for that: it gets its verdict on rows that
+    come later, those since it was trained among them.
+    """
+    compared, cluster.evidence = cluster.evidence, {"rows": 2, "missing": 0}
+    cluster.verdicts = [False, True]
+    later(cluster, clock, 30)
+    retrainer.prove()
+    row = retrainer.models()[0]
+    assert row["shadow"] == {"against": "v1", "from_ms": 400, "until_ms": cluster.now_ms + 6 * HOUR_MS}
+    assert (row["stage"], cluster.kinds()[-1]) == ("shadow", "retrain")
+    later(cluster, clock, 5)
+    retrainer.prove()
+    assert len(cluster.compared) == 1
+    cluster.evidence = compared
+    later(cluster, clock, 1)
+    retrainer.prove()
+    assert cluster.pointer == "v2"
+
+
+def test_a_challenger_without_numbers_is_refused(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Rows that come later would change nothing."""
+    cluster.evidence, cluster.verdicts = {"rows": 2, "missing": 1}, [False]
+    later(cluster, clock, 6)
+    retrainer.prove()
+    assert retrainer.models()[0]["stage"] == "refused"
+
+
 def test_a_shadow_outlives_its_retrainer(retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A retrainer that is started again judges the challenger that it finds in shadow."""
     again = make(shadow_hours=6)

@@ -20,7 +20,7 @@ from models.network.quantile import QuantileNetwork
 from models.network.training import FitResult, WindowSet
 from models.pretraining.shipped import network_for
 from services.config import LearnSettings
-from services.errors import TrainingError
+from services.errors import TooLittleHistoryError, TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.training import challenger, kept_model, trainer
 from services.learn.training.dataset import DataRange
@@ -160,6 +160,17 @@ def test_champion_that_cannot_be_loaded_is_in_the_reason(job: Job, plans: list[T
     second = challenger.learn(after(job, first))
     assert second["params"]["measured_against"] == "the climatology"
     assert "v1 could not be measured" in second["reason"]
+
+
+def test_sensors_that_died_long_ago_are_no_short_history(tmp_path: Path, job: Job, plans: list[TrainPlan]) -> None:
+    """Rows without a value that is forecast go on coming, as of the weather: that will not pass by waiting."""
+    settings = small_settings(tmp_path)
+    newest = write_history(settings, days=8, after_days=5, dead=("z1", "z2"))
+    files = tuple(History(settings.storage_folder, job.spec.channels, settings.stream.step_s).files())
+    words = "no sensor of air_temp_c, rh_pct has said anything sound since 2022-03-06T00:00:00Z: "
+    with pytest.raises(TrainingError, match=words) as error:
+        challenger.learn(replace(job, files=files, to_ms=newest))
+    assert not isinstance(error.value, TooLittleHistoryError)
 
 
 @pytest.fixture
