@@ -92,10 +92,10 @@ class Alert:
 
     @property
     def came_true(self) -> bool | None:
-        """Whether the event came; None while that is open, and where nobody was told."""
+        """Whether the event came; None while that is open, where nobody was told, and where nobody looks any more."""
         if self.came_ms is not None:
             return True
-        return False if self.is_over and self.told_ms is not None else None
+        return False if self.is_over and self.told_ms is not None and self.why not in CUT else None
 
 
 class AlertBook:

@@ -13,7 +13,7 @@ import pytest
 
 from edge.wire.alert_orders import AcknowledgeAlert, MuteRule, decode_order
 from edge.wire.topic import parse_topic
-from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import RULE_GONE, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.access_keys import AccessKeys
 from services.ingest.alerts.shown_alert import shown_alert
@@ -57,6 +57,10 @@ class Alerts:
         self.now_ms += HOUR_MS // 2
         changed = self.book.see(self.now_ms, "demo", "north-1", RULE.name, finding)
         self.house.do(self._show(changed))
+
+    def end(self) -> None:
+        """The rule is switched off."""
+        self.house.do(self._show(self.book.end(self.now_ms, "demo", "north-1", RULE_GONE)))
 
     async def _publish(self, topic: str, payload: bytes) -> None:
         where, order = parse_topic(topic), decode_order(payload)
@@ -143,6 +147,29 @@ def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
         page.until("document.querySelector('#over')")
         page.ask("document.querySelector('#over summary').click()")
         page.until(f"{VIEW}.includes('it came')")
+
+
+def test_an_alert_whose_rule_is_gone_says_so(page: Page, tmp_path: Path) -> None:
+    """Not that nothing came: it was to come later; nor until when it will last."""
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.')")
+        alerts.see(LIKELY)
+        page.until(f"{VIEW}.includes('1 alert.')")
+        alerts.end()
+        page.until("document.querySelector('#over')")
+        page.ask("document.querySelector('#over summary').click()")
+        page.until(f"{VIEW}.includes('its rule was changed · over at')")
+        assert "it did not come" not in page.ask(VIEW)
+        alerts.see(replace(LIKELY, chance=1.0, is_now=True, from_ms=alerts.now_ms))
+        page.until(f"{VIEW}.includes('probably until')")
+        alerts.end()
+        page.until(f"{VIEW}.includes('No alert.')")
+        page.until(f"{VIEW}.includes('it came')")
+        assert "probably" not in page.ask(VIEW)
 
 
 def test_a_key_of_some_sites_is_told_what_it_may_not_order(page: Page, tmp_path: Path) -> None:

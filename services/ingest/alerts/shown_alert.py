@@ -47,6 +47,6 @@ def _reasons(alert: Alert) -> list[AlertReason]:
             AlertReason(name=name, label=label, value=round(value, DECIMALS), unit=unit)
             for name, value, label, unit, _ in known
         ]
-    if alert.kind in COURSES or not alert.why:
+    if not alert.why or (alert.kind in COURSES and alert.why not in CUT):  # what a course says is told by its inputs
         return []
     return [AlertReason(name="fact", label=words, value=None, unit="") for words in alert.why.split("; ")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.alerts.alert_book import STAYS, UNREAD, Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import LEFT, STAYS, UNREAD, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 
 HALF_MS = 1_800_000
@@ -187,6 +187,9 @@ def test_it_is_known_afterwards_whether_it_came_true() -> None:
     see(book, 9, 0.0)
     [over] = see(book, 11, 0.0)
     assert (over.told_ms, over.came_true) == (None, None)
+    [told] = see(book, 12, 0.9)
+    [cut] = book.end(13 * HALF_MS, told.site, told.zone, LEFT)
+    assert (cut.told_ms, cut.came_true) == (12 * HALF_MS, None)  # nobody knows what would have come
 
 
 def test_alerts_of_a_rule_that_is_gone_are_gone() -> None:

@@ -186,7 +186,7 @@ export function alertWords(alert, timeZone, now) {
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
     const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
-    return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
+    return t(quiet_ms < 0 && alert.state !== "resolved" ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
   }
   const from = whenOf(alert.from_ms, now, timeZone);
   const times = alert.until_ms > alert.from_ms ? t("alert.between", { from, to: whenOf(alert.until_ms, alert.from_ms, timeZone) }) : t("alert.at", { time: from });
