@@ -147,6 +147,7 @@ export default function whatIfView(box, key) {
   function take(changes) {
     if (changes.metric && changes.metric !== change.metric && changes.value === undefined) Object.assign(changes, usual(changes.metric));
     Object.assign(change, changes);
+    asked += 1; // an answer that is on its way is about another change
     show();
     question();
   }
