@@ -365,7 +365,7 @@ LIMITS = {
         "(blad of vrucht minder dan 1,0 °C boven het dauwpunt)",
         "(hoja o fruto a menos de 1,0 °C sobre el punto de rocío)",
     ),
-    "vpd_low": (0.2, "(VPD below 0.20 kPa)", "(VPD onder 0,20 kPa)", "(DPV por debajo de 0,20 kPa)"),
+    "vpd_low": (0.075, "(VPD below 0.075 kPa)", "(VPD onder 0,075 kPa)", "(DPV por debajo de 0,075 kPa)"),
     "vpd_high": (1.28, "(VPD above 1.28 kPa)", "(VPD boven 1,28 kPa)", "(DPV por encima de 1,28 kPa)"),
     "co2_low": (350.0, "(below 350 ppm)", "(onder 350 ppm)", "(por debajo de 350 ppm)"),
     "co2_high": (1500.0, "(above 1,500 ppm)", "(boven 1.500 ppm)", "(por encima de 1500 ppm)"),

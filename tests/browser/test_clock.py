@@ -284,3 +284,25 @@ def test_a_training_that_failed_says_why(page: Page, address: str) -> None:
     assert told == "14:05: a training failed (operator): the disk is full"
     del failed["trigger"]
     assert ask(page, "evidence", f"m.eventWords({json.dumps(failed)}, '14:05')") == "14:05: the disk is full"
+
+
+def test_all_that_was_counted_is_all_of_it(page: Page, address: str) -> None:
+    """Five of five forecasts are 100 %; a chance is never certain."""
+    page.open(address)
+    parts = "[0, 0.004, 0.5, 0.995, 1]"
+    said = ask(page, "units", f"{parts}.map(m.shareOf)")
+    assert [one.replace("\u00a0", " ") for one in said] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
+    assert [one.replace("\u00a0", " ") for one in ask(page, "units", "[0, 1].map(m.percent)")] == [
+        "under 1 %",
+        "over 99 %",
+    ]
+
+
+@pytest.mark.parametrize("day", [datetime(2022, 6, 23, 16, tzinfo=UTC), datetime(2022, 12, 21, 16, tzinfo=UTC)])
+def test_where_the_sun_does_not_set_no_night_is_awaited(page: Page, address: str, day: datetime) -> None:
+    """Nor where it does not rise: it is not that none is over yet."""
+    page.open(address)
+    site = "{timezone: 'Europe/Oslo', latitude: 69.65, longitude: 18.96}"
+    asked = f"m.lastNightWords('demo/north-1', {site}, {int(day.timestamp() * 1000)}, 720).then((said) => said.words)"
+    said = ask(page, "quality_words", asked)
+    assert said == "The sun does not rise or does not set here now: there is no night to look at."

@@ -4,7 +4,7 @@ import { byId, h, put } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { reason } from "../reasons.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
-import { ago, count, number, percent } from "../units.js";
+import { ago, count, limitOf, number, percent } from "../units.js";
 import { capital, has, metricName, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
@@ -176,7 +176,7 @@ export function limitWords(kind, limit) {
   const metric = kind.startsWith("vpd") ? "vpd_kpa" : kind.startsWith("co2") ? "co2_ppm" : "air_temp_c";
   const isMean = kind.startsWith("mean"); // how far it is from what the light asks for
   const words = isMean ? "mean" : has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
-  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
+  return t(`limit.${words}`, { limit: limitOf(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
 }
 
 export function alertWords(alert, timeZone, now) {
