@@ -197,7 +197,13 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
     # 12 h of 100 W/m² are 4.32 MJ/m², 432 J/cm²; a foreseen 200 W/m² for the other 12 h are 864.
     assert ask(page, "past", f"m.lightSum({series}, {noon}, 'Europe/Amsterdam')") == pytest.approx(432)
     ahead = f"{{time: [{noon}, {noon} + 86400000], values: [200, 200]}}"
-    assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, 'Europe/Amsterdam')") == pytest.approx(864)
+    nowhere = "{timezone: 'Europe/Amsterdam', latitude: null}"
+    assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {nowhere})") == pytest.approx(864)
+    # What ends before the sun sets, at 21:51, says nothing of the day; what ends at 22:00 does.
+    amsterdam = "{timezone: 'Europe/Amsterdam', latitude: 52.37, longitude: 4.9}"
+    for hours, there, total in ((6, amsterdam, None), (10, nowhere, None), (10, amsterdam, 720)):
+        ahead = f"{{time: [{noon}, {noon} + {hours} * 3600000], values: [200, 200]}}"
+        assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {there})") == (total and pytest.approx(total))
     assert ask(page, "past", "m.dewPoint(20, 50)") == pytest.approx(9.27, abs=0.01)
     assert ask(page, "past", "m.dewPoint(20, null)") is None
 
@@ -306,3 +312,31 @@ def test_where_the_sun_does_not_set_no_night_is_awaited(page: Page, address: str
     asked = f"m.lastNightWords('demo/north-1', {site}, {int(day.timestamp() * 1000)}, 720).then((said) => said.words)"
     said = ask(page, "quality_words", asked)
     assert said == "The sun does not rise or does not set here now: there is no night to look at."
+
+
+def test_a_setpoint_is_drawn_for_as_long_as_it_holds(page: Page, address: str) -> None:
+    """The last one of a plan for a day, as forecasts take it; a weather forecast ends with its last value."""
+    page.open(address)
+    plans = [
+        {"kind": "setpoint", "zone": "z", "issued_ms": 0, "values": {"sp_heat_c": [[0, 16], [3_600_000, 18]]}},
+        {"kind": "weather", "zone": "_site", "issued_ms": 0, "values": {"out_temp_c": [[0, 5], [3_600_000, 7]]}},
+    ]
+    shown = f"""(async () => {{
+        const found = {{}};
+        const charts = new m.ZoneCharts(document.createElement('div'), 'demo/z', () => {{}});
+        Object.assign(charts, {{
+            past: async () => ({{interval_s: 300, end_ms: [0], values: {{out_temp_c: {{mean: [5]}}}}}}),
+            charts: {{climate: {{describe: () => {{}}}}}},
+            part: (id, isThere, title, options, lines) => {{ found[id] = lines(); }},
+        }});
+        await charts.show({{
+            forecast: {{origin_ms: 0, forecasts: {{}}, now: {{}}, now_age_s: {{}}, path: null}}, recent: {{}},
+            plans: {json.dumps(plans)}, target: 'air_temp_c', site: {{timezone: 'UTC', latitude: null}},
+            zone: {{label: 'z'}}, range: {{from: 0, to: 86400000}},
+        }});
+        return Object.values(found).flat().filter((line) => line.dash).map(({{time, values}}) => [time, values]);
+    }})()"""
+    assert ask(page, "views/zone_charts", f"await {shown}") == [
+        [[0, 3_600_000, 90_000_000], [16, 18, 18]],
+        [[0, 3_600_000], [5, 7]],
+    ]

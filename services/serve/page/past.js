@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { midnightOf } from "./clock.js";
 import { path } from "./store.js";
+import { sunOfDay } from "./sun.js";
 
 const HOUR_MS = 3_600_000;
 const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
@@ -111,8 +112,11 @@ export function planned(plans, metric, after) {
   return { kind: found?.kind, time: points.map(([ms]) => ms), values: points.map(([, value]) => value), until };
 }
 
-export function lightAhead(line, after, timeZone) {
-  const end = midnightOf(after, timeZone, 1);
+// What is foreseen of the rest of a day's light in J/cm²; null where the plan ends before the sun sets.
+export function lightAhead(line, after, { timezone, latitude, longitude }) {
+  const end = midnightOf(after, timezone, 1);
+  const sun = latitude === null ? null : sunOfDay(midnightOf(after, timezone), latitude, longitude);
+  if (line.time.at(-1) < Math.min(end, sun?.set ?? end) - HELD_MS.weather) return null;
   let sum = 0;
   let known = false;
   for (let index = 1; index < line.time.length; index += 1) {

@@ -6,7 +6,8 @@ import { reason } from "../reasons.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, spoken, t } from "../words.js";
-import { limitWords, noZone, timeList, zonePicker } from "./parts.js";
+import { limitWords, noZone, zonePicker } from "./parts.js";
+import { timeList } from "./time_list.js";
 
 const WARMTH = "air_temp_c";
 const AGAIN_MS = 60_000; // that somebody else changed a rule is no event
