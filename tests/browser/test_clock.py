@@ -197,6 +197,11 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
     # 12 h of 100 W/m² are 4.32 MJ/m², 432 J/cm²; a foreseen 200 W/m² for the other 12 h are 864.
     assert ask(page, "past", f"m.lightSum({series}, {noon}, 'Europe/Amsterdam')") == pytest.approx(432)
     ahead = f"{{time: [{noon}, {noon} + 86400000], values: [200, 200]}}"
+    # Of a sensor that reports every 15 minutes as much; of one that was silent for hours nothing.
+    for hidden, total in (("n % 3 !== 1", 432), ("n > 120 && n < 150", None), ("n > 190", 405)):
+        hide = f"s.values.out_radiation_w_m2.mean.forEach((_, n, all) => {{ if ({hidden}) all[n] = null; }})"
+        said = ask(page, "past", f"((s) => ({hide}, m.lightSum(s, {noon}, 'Europe/Amsterdam')))({series})")
+        assert said == (total and pytest.approx(total, rel=0.02)), hidden
     nowhere = "{timezone: 'Europe/Amsterdam', latitude: null}"
     assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {nowhere})") == pytest.approx(864)
     # What ends before the sun sets, at 21:51, says nothing of the day; what ends at 22:00 does.

@@ -88,16 +88,24 @@ export function meanOf(series, metric, from, to) {
   return values.length * series.interval_s * 1000 >= 0.5 * (to - from) ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
-// Radiation since midnight in J/cm² (W/m² times seconds, a cm² being a ten thousandth of a m²); null without values.
-export function lightSum(series, to, timeZone) {
-  const values = inside(series, "out_radiation_w_m2", midnightOf(to, timeZone), to);
-  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-4 : null;
+// A value times the seconds since the one before, since midnight; a sensor may report seldom. Null where it was silent for over
+// an hour: the rest would be taken for all.
+function daySum(series, metric, to, timeZone) {
+  const midnight = midnightOf(to, timeZone);
+  let [last, sum] = [midnight, 0];
+  for (const [index, ms] of series.end_ms.entries()) {
+    const value = series.values[metric]?.mean[index];
+    if (ms <= midnight || ms > to || !Number.isFinite(value)) continue;
+    if (ms - last > HOUR_MS) return null;
+    sum += (Math.max(0, value) * (ms - last)) / 1000;
+    last = ms;
+  }
+  return last > midnight && to - last <= HOUR_MS ? sum : null;
 }
 
-export function parSum(series, to, timeZone) {
-  const values = inside(series, "par_umol_m2_s", midnightOf(to, timeZone), to);
-  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
-}
+const scaled = (sum, factor) => (sum === null ? null : sum * factor);
+export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone), 1e-4); // J/cm²
+export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²
 
 // What is foreseen of a metric after a moment, by the newest plan that says so: {kind, time, values, until}. A setpoint holds until
 // the next, so the one in force stands in front.
