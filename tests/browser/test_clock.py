@@ -345,3 +345,24 @@ def test_a_setpoint_is_drawn_for_as_long_as_it_holds(page: Page, address: str) -
         [[0, 3_600_000, 90_000_000], [16, 18, 18]],
         [[0, 3_600_000], [5, 7]],
     ]
+
+
+def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: str) -> None:
+    """Rows between two of its readings have nothing; it ends where it was silent for far longer than usual."""
+    page.open(address)
+    minutes = [*range(5, 125, 5), *range(300, 425, 5)]  # rows; none for hours between
+    values = {
+        "seldom": [20 if at % 15 == 0 else None for at in minutes],
+        "always": [None if 60 <= at < 100 else 20 for at in minutes],
+    }
+    series = json.dumps({
+        "interval_s": 300, "end_ms": [at * 60_000 for at in minutes],
+        "values": {name: {"mean": mean} for name, mean in values.items()},
+    })  # fmt: skip
+    line = "(({time, values}) => time.map((ms, n) => [ms / 60000, values[n] === undefined ? 'on' : values[n]]))"
+    seldom, always = (dict(ask(page, "past", f"{line}(m.lineOf({series}, '{name}'))")) for name in values)
+    assert [at for at, value in seldom.items() if value is None] == [5, 10, pytest.approx(120 + 1 / 60)]
+    assert {seldom[at] for at in (20, 25, 110, 310)} == {"on"}
+    assert [at for at, value in always.items() if value is None] == [*range(60, 100, 5), pytest.approx(120 + 1 / 60)]
+    came = "m.broken([0, 300000, 600000, 900000], [[1, 1, 1, 1], [5, null, null, 6]]).values[1]"
+    assert ask(page, "past", f"{came}.map((one) => one === undefined ? 'on' : one)") == [5, "on", "on", 6]

@@ -5,6 +5,7 @@ import { path } from "./store.js";
 import { sunOfDay } from "./sun.js";
 
 const HOUR_MS = 3_600_000;
+const SHORT_MS = 1_500_000; // sensors that send on change do so every twenty minutes (docs/sensors.md)
 const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
 const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
 
@@ -43,6 +44,17 @@ export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: age
   return series;
 }
 
+const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 1) >> 1] ?? 0;
+
+// For a chart a null ends a line, and it goes on over what is undefined: between two values of a sensor that reports seldom.
+function bridged(times, values) {
+  const known = values.flatMap((value, index) => (Number.isFinite(value) ? [index] : []));
+  const longest = Math.max(SHORT_MS, 2.5 * usualOf(known.map((index) => times[index])));
+  const made = [...values];
+  known.slice(1).forEach((next, n) => times[next] - times[known[n]] <= longest && made.fill(undefined, known[n] + 1, next));
+  return made;
+}
+
 // Times and values as a chart takes them: where intervals are missing there is a gap.
 export function lineOf(series, metric, part = "mean") {
   const [time, values] = [[], []];
@@ -55,23 +67,22 @@ export function lineOf(series, metric, part = "mean") {
     time.push(ms - (series.interval_s > 300 ? (series.interval_s * 1000) / 2 : 0));
     values.push(series.values[metric]?.[part][index] ?? null);
   });
-  return { time, values };
+  return { time, values: bridged(time, values) };
 }
 
 // The same of columns that have no interval: a gap is far longer than what usually lies between two times.
 export function broken(times, columns) {
-  const steps = times.slice(1).map((ms, index) => ms - times[index]);
-  const longest = 2.5 * ([...steps].sort((a, b) => a - b)[steps.length >> 1] ?? 0);
+  const longest = 2.5 * usualOf(times);
   const [time, values] = [[], columns.map(() => [])];
   times.forEach((ms, index) => {
-    if (index && steps[index - 1] > longest) {
+    if (index && ms - times[index - 1] > longest) {
       time.push(times[index - 1] + 1000);
       values.forEach((column) => column.push(null));
     }
     time.push(ms);
     values.forEach((column, n) => column.push(columns[n][index]));
   });
-  return { time, values };
+  return { time, values: values.map((column) => bridged(time, column)) };
 }
 
 function inside(series, metric, from, to) {
