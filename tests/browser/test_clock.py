@@ -80,6 +80,7 @@ def test_each_site_has_its_own_clock(page: Page, tmp_path: Path) -> None:
 
 def ask(page: Page, module: str, expression: str) -> Any:
     """What an expression says with a module of the page as ``m``; words are loaded."""
+    page.until("document.body")  # of a page that was just opened there may be nothing yet
     return page.ask(f"""(async () => {{
         const words = await import('/page/words.js');
         await words.speak('en');
@@ -364,5 +365,8 @@ def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: s
     assert [at for at, value in seldom.items() if value is None] == [5, 10, pytest.approx(120 + 1 / 60)]
     assert {seldom[at] for at in (20, 25, 110, 310)} == {"on"}
     assert [at for at, value in always.items() if value is None] == [*range(60, 100, 5), pytest.approx(120 + 1 / 60)]
+    spans = [(0, 120), (120, 425), (0, 425)]
+    means = [ask(page, "past", f"m.meanOf({series}, 'seldom', {a} * 60000, {b} * 60000)") for a, b in spans]
+    assert means == [20, None, 20]
     came = "m.broken([0, 300000, 600000, 900000], [[1, 1, 1, 1], [5, null, null, 6]]).values[1]"
     assert ask(page, "past", f"{came}.map((one) => one === undefined ? 'on' : one)") == [5, "on", "on", 6]

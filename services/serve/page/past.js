@@ -85,18 +85,12 @@ export function broken(times, columns) {
   return { time, values: values.map((column) => bridged(time, column)) };
 }
 
-function inside(series, metric, from, to) {
-  const found = [];
-  series.end_ms.forEach((ms, index) => {
-    const value = series.values[metric]?.mean[index];
-    if (ms > from && ms <= to && Number.isFinite(value)) found.push(value);
-  });
-  return found;
-}
-
+// Null where less than half of the time is known.
 export function meanOf(series, metric, from, to) {
-  const values = inside(series, metric, from, to);
-  return values.length * series.interval_s * 1000 >= 0.5 * (to - from) ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  const values = series.values[metric]?.mean ?? [];
+  const known = [...series.end_ms.entries()].filter(([index, ms]) => ms > from && ms <= to && Number.isFinite(values[index]));
+  const each = Math.max(1000 * series.interval_s, usualOf(known.map(([, ms]) => ms)));
+  return known.length && known.length * each >= 0.5 * (to - from) ? known.reduce((sum, [index]) => sum + values[index], 0) / known.length : null;
 }
 
 // A value times the seconds since the one before, since midnight; a sensor may report seldom. Null where it was silent for over
