@@ -30,6 +30,9 @@ UNREAD = "nothing was read for a day"
 CUT = (LEFT, RULE_GONE, RULE_LOST, UNREAD)
 """What an alert says that is over because of that: nobody knows what would have come."""
 
+CHANGED = -1
+"""Instead of since when a chance is low: the rule was changed since it was looked at last."""
+
 MINUTE_MS = 60_000
 UNREAD_MS = 24 * 60 * MINUTE_MS
 
@@ -92,10 +95,10 @@ class Alert:
 
     @property
     def came_true(self) -> bool | None:
-        """Whether the event came; None while that is open, and where nobody was told."""
+        """Whether the event came; None while that is open, where nobody was told, and where nobody looks any more."""
         if self.came_ms is not None:
             return True
-        return False if self.is_over and self.told_ms is not None else None
+        return False if self.is_over and self.told_ms is not None and self.why not in CUT else None
 
 
 class AlertBook:
@@ -150,6 +153,8 @@ class AlertBook:
                 muted_until_ms=self._muted_until(key, at_ms),
             )  # fmt: skip
             return self._keep(key, self._with(alert, at_ms, finding, state), state)
+        if not stays and before.quiet_ms == CHANGED:  # nothing is kept for a while of what the rule warns of no more
+            return self._keep(key, replace(before, seen_ms=at_ms, why=RULE_GONE, inputs=(), limit=None), "resolved")
         state = before.state
         if fires and state == "pending":
             state = self._told_state(key, at_ms)
@@ -195,7 +200,8 @@ class AlertBook:
 
     def hand_over(self, site: str, zones: Collection[str], other: AlertBook, at_ms: int, why: str) -> list[Alert]:
         """Give all of some zones of a site to a book with other rules. Gives the alerts that are resolved, as their
-        rule is no more there, or is of another kind.
+        rule is no more there, or is of another kind. One of a rule with other options is over if the rule's next look
+        gives no reason for it.
         """
         mine = [key for key in self._keys() if key[0] == site and key[1] in zones]
         kinds = {name: rule.kind for name, rule in other._rules.items()}
@@ -203,8 +209,10 @@ class AlertBook:
         ended = self._end(gone, at_ms, why)
         for key in [key for key in mine if key not in gone]:
             if key in self._alerts:
-                alert = self._alerts.pop(key)
-                other._alerts[key] = replace(alert, severity=other._rules[key[2]].severity)
+                alert, rule = self._alerts.pop(key), other._rules[key[2]]
+                is_same = replace(self._rules[key[2]], severity=rule.severity) == rule
+                quiet_ms = alert.quiet_ms if is_same else CHANGED
+                other._alerts[key] = replace(alert, severity=rule.severity, quiet_ms=quiet_ms)
             for held, theirs in ((self._seen_ms, other._seen_ms), (self._mutes, other._mutes)):
                 if key in held:
                     theirs[key] = held.pop(key)

@@ -14,28 +14,34 @@ __all__ = ["COURSES", "DAY_MIN", "SEVERITIES", "STATES", "AlertRule", "Course"]
 
 SEVERITIES = ("info", "warning", "critical")
 DAY_MIN = 24 * 60
+AIR_C = (-20.0, 60.0)
+"""What is taken as a temperature of the air in a greenhouse (edge.wire.vocabulary)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a kind of rule watches: ``sign`` 1 where too much of it is bad, -1 where too little is."""
+    """What a kind of rule watches: ``sign`` 1 where too much of it is bad, -1 where too little is. Limits lie between
+    ``low`` and ``high``: beyond, a greenhouse has no such number, and the rule would be silent for ever, or never.
+    """
 
     what: str
     unit: str
     sign: int
+    low: float
+    high: float
 
 
 COURSES = {
-    "frost": Course("air temperature", "°C", -1),
-    "heat": Course("air temperature", "°C", 1),
-    "condensation": Course("distance of leaf or fruit to the dew point", "°C", -1),
-    "vpd_low": Course("vapour pressure deficit", "kPa", -1),
-    "vpd_high": Course("vapour pressure deficit", "kPa", 1),
-    "co2_low": Course("CO₂", "ppm", -1),
-    "co2_high": Course("CO₂", "ppm", 1),
-    "botrytis": Course("wet hours of the last 24 within the temperature band", "h", 1),
-    "mean_low": Course("24-hour mean temperature beside the one that the light asks for", "°C", -1),
-    "mean_high": Course("24-hour mean temperature beside the one that the light asks for", "°C", 1),
+    "frost": Course("air temperature", "°C", -1, *AIR_C),
+    "heat": Course("air temperature", "°C", 1, *AIR_C),
+    "condensation": Course("distance of leaf or fruit to the dew point", "°C", -1, -5, 20),
+    "vpd_low": Course("vapour pressure deficit", "kPa", -1, 0, 10),
+    "vpd_high": Course("vapour pressure deficit", "kPa", 1, 0, 10),
+    "co2_low": Course("CO₂", "ppm", -1, 0, 5000),
+    "co2_high": Course("CO₂", "ppm", 1, 0, 5000),
+    "botrytis": Course("wet hours of the last 24 within the temperature band", "h", 1, 0, 24),
+    "mean_low": Course("24-hour mean temperature beside the one that the light asks for", "°C", -1, -20, 20),
+    "mean_high": Course("24-hour mean temperature beside the one that the light asks for", "°C", 1, -20, 20),
 }  # fmt: skip
 
 STATES = {
@@ -99,6 +105,29 @@ class AlertRule:
     def limit_at(self, is_night: bool) -> float:
         """The limit that holds then."""
         return self.limit if self.night_limit is None or not is_night else self.night_limit
+
+    def beyond(self) -> list[str]:
+        """Each number that makes no sense in a greenhouse, as a sentence. Such a rule works, and warns always or never.
+
+        So who writes one is told. Those of a snapshot or a log were taken by an earlier release, and hold.
+
+        >>> AlertRule(name="hot", kind="heat", limit=335.0).beyond()
+        ['limit is 335; it must be between -20 and 60 °C']
+        """
+        course = COURSES.get(self.kind)
+        checked: list[tuple[str, float | None, tuple[float, float], str]] = []
+        if course is not None:
+            limits, unit = (course.low, course.high), f" {course.unit}"
+            checked += [("limit", self.limit, limits, unit), ("night_limit", self.night_limit, limits, unit)]
+            checked.append(("hysteresis", self.hysteresis, (0, course.high - course.low), unit))
+        elif self.kind == "plan_not_followed":
+            checked.append(("limit", self.limit, (0, 100), ""))
+        checked += [("band_c", value, AIR_C, " °C") for value in self.band_c]
+        checked += [("base_c", self.base_c, AIR_C, " °C"), ("per_100_j_cm2", self.per_100_j_cm2, (0, 5), " °C")]
+        return [
+            f"{name} is {value:g}; it must be {_between(low, high)}{unit}"
+            for name, value, (low, high), unit in checked if value is not None and not low <= value <= high
+        ]  # fmt: skip
 
     def _wrong(self) -> list[str]:
         found = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from models.alerts.alert_rule import COURSES, AlertRule
 
-__all__ = ["INPUTS", "event_words"]
+__all__ = ["INPUTS", "event_words", "over_words"]
 
 INPUTS = {
     "air": ("air", "°C", 1),
@@ -38,6 +39,9 @@ LIMITS = {
 """Limits that a name, a side and a unit do not tell."""
 
 
+UNTIL = ", likely until"
+
+
 def event_words(
     rule: AlertRule, chance: float, is_now: bool, since: str, until: str, inputs: Mapping[str, float],
     limit: float | None = None, read: str = "",
@@ -59,7 +63,7 @@ def event_words(
     """
     what = NAMES[rule.kind] + ("" if limit is None else _limit_words(rule, limit))
     if is_now:
-        said = f"{what} since {since}" + (f", likely until {until}" if until else "")
+        said = f"{what} since {since}" + (f"{UNTIL} {until}" if until else "")
     else:
         said = f"{what} {round(100 * chance)} % between {since} and {until}"
     parts, unit_before = [], ""
@@ -71,6 +75,15 @@ def event_words(
             parts[-1] += f" {'above' if value > 0 else 'below'} what the light asks for"
         unit_before = unit
     return said + ("; " + ", ".join(parts) if parts else "") + (f"; last readings {read}" if read else "")
+
+
+def over_words(said: str) -> str:
+    """The same of an event that is over: until when it would last was foreseen, and may be still to come.
+
+    >>> over_words("heat (above 33 °C) since 13:10, likely until 18:00; air 33.4 °C; last readings 15:00")
+    'heat (above 33 °C) since 13:10; air 33.4 °C; last readings 15:00'
+    """
+    return re.sub(f"{UNTIL} [^;]*", "", said)
 
 
 def _limit_words(rule: AlertRule, limit: float) -> str:

@@ -99,6 +99,17 @@ class RulesDocument:
         )
         return of_site._with_zones(zones) if zones else of_site
 
+    def checked(self) -> RulesDocument:
+        """The same, for who has just written it: raises :class:`DocumentError` where a number makes no sense."""
+        wrong = [(rule.name, f"{rule.name}: {sentence}") for rule in self.rules for sentence in rule.beyond()]
+        for zone, rules in self.zone_rules.items():
+            for rule in set(rules) - set(self.rules):
+                at, whose = f"zones.{zone}.{rule.name}", f"zone {zone}: {rule.name}"
+                wrong += [(at, f"{whose}: {sentence}") for sentence in rule.beyond()]
+        if wrong:
+            raise DocumentError(wrong)
+        return self
+
     def merged(self, patch: Mapping[str, Any]) -> RulesDocument:
         """With what ``patch`` says; ``None`` takes back an option, all that was changed of a rule, or all changes.
 

@@ -51,7 +51,7 @@ def parse_document(text: str, label: str = "the rules") -> RulesDocument:
     if isinstance(zones, dict):
         zones = {zone: _document_of(own) if isinstance(own, dict) else own for zone, own in zones.items()}
     try:
-        return RulesDocument.of(_document_of(said | {"zones": zones}))
+        return RulesDocument.of(_document_of(said | {"zones": zones})).checked()
     except DocumentError as error:
         raise ConfigError(f"{label}: {error}", HINT) from error
 

@@ -46,7 +46,10 @@ class ShownAlert(TypedDict):
     seen_ms: Annotated[int, Meta(description="Chance, span and sentence are of then.")]
     fired_ms: int | None
     came_ms: Annotated[int | None, Meta(description="When the event was seen.")]
-    came_true: Annotated[bool | None, Meta(description="Null while that is open, and where nobody was told.")]
+    came_true: Annotated[
+        bool | None,
+        Meta(description="Null while that is open, where nobody was told, and where nobody looks any more."),
+    ]
     muted_until_ms: int | None
     limit: NotRequired[Annotated[float, Meta(description="The limit of its rule that holds then, if it has one.")]]
     text: Annotated[str, Meta(description="One sentence; times by the site's clock.")]

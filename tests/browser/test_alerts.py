@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from edge.wire.alert_orders import AcknowledgeAlert, MuteRule, decode_order
 from edge.wire.topic import parse_topic
-from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import RULE_GONE, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.access_keys import AccessKeys
 from services.ingest.alerts.shown_alert import shown_alert
@@ -57,6 +56,10 @@ class Alerts:
         self.now_ms += HOUR_MS // 2
         changed = self.book.see(self.now_ms, "demo", "north-1", RULE.name, finding)
         self.house.do(self._show(changed))
+
+    def end(self) -> None:
+        """The rule is switched off."""
+        self.house.do(self._show(self.book.end(self.now_ms, "demo", "north-1", RULE_GONE)))
 
     async def _publish(self, topic: str, payload: bytes) -> None:
         where, order = parse_topic(topic), decode_order(payload)
@@ -143,6 +146,29 @@ def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
         page.until("document.querySelector('#over')")
         page.ask("document.querySelector('#over summary').click()")
         page.until(f"{VIEW}.includes('it came')")
+
+
+def test_an_alert_whose_rule_is_gone_says_so(page: Page, tmp_path: Path) -> None:
+    """Not that nothing came: it was to come later; nor until when it will last."""
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.')")
+        alerts.see(LIKELY)
+        page.until(f"{VIEW}.includes('1 alert.')")
+        alerts.end()
+        page.until("document.querySelector('#over')")
+        page.ask("document.querySelector('#over summary').click()")
+        page.until(f"{VIEW}.includes('its rule was changed · over at')")
+        assert "it did not come" not in page.ask(VIEW)
+        alerts.see(replace(LIKELY, chance=1.0, is_now=True, from_ms=alerts.now_ms))
+        page.until(f"{VIEW}.includes('probably until')")
+        alerts.end()
+        page.until(f"{VIEW}.includes('No alert.')")
+        page.until(f"{VIEW}.includes('it came')")
+        assert "probably" not in page.ask(VIEW)
 
 
 def test_a_key_of_some_sites_is_told_what_it_may_not_order(page: Page, tmp_path: Path) -> None:
@@ -328,54 +354,6 @@ def test_an_alert_about_another_day_names_it(page: Page, tmp_path: Path) -> None
         for alert, words in told:
             found = page.ask(f"document.querySelector('[data-alert={alert['id']}] strong').textContent")
             assert found.replace("\u00a0", " ").endswith(words)
-
-
-LIMITS = {
-    "frost": (12.0, "(below 53.6 °F)", "(onder 12,0 °C)", "(por debajo de 12,0 °C)"),
-    "heat": (33.0, "(above 91.4 °F)", "(boven 33,0 °C)", "(por encima de 33,0 °C)"),
-    "condensation": (
-        1.0, "(leaf or fruit less than 1.8 °F above the dew point)",
-        "(blad of vrucht minder dan 1,0 °C boven het dauwpunt)",
-        "(hoja o fruto a menos de 1,0 °C sobre el punto de rocío)",
-    ),
-    "vpd_low": (0.2, "(VPD below 0.20 kPa)", "(VPD onder 0,20 kPa)", "(DPV por debajo de 0,20 kPa)"),
-    "vpd_high": (1.28, "(VPD above 1.28 kPa)", "(VPD boven 1,28 kPa)", "(DPV por encima de 1,28 kPa)"),
-    "co2_low": (350.0, "(below 350 ppm)", "(onder 350 ppm)", "(por debajo de 350 ppm)"),
-    "co2_high": (1500.0, "(above 1,500 ppm)", "(boven 1.500 ppm)", "(por encima de 1500 ppm)"),
-    "botrytis": (
-        8.0, "(wet for more than 8 h in the last 24)", "(meer dan 8 u nat in de laatste 24)",
-        "(más de 8 h mojado en las últimas 24)",
-    ),
-    "mean_low": (-2.0, "(by more than 3.6 °F)", "(met meer dan 2,0 °C)", "(en más de 2,0 °C)"),
-    "mean_high": (3.0, "(by more than 5.4 °F)", "(met meer dan 3,0 °C)", "(en más de 3,0 °C)"),
-}  # fmt: skip
-"""Kind -> a limit, and what is said of it in °F, in Dutch and in Spanish."""
-
-
-@pytest.mark.parametrize(("place", "language"), [(1, "en-US"), (2, "nl"), (3, "es")])
-def test_an_alert_names_its_limit(page: Page, tmp_path: Path, place: int, language: str) -> None:
-    """Each kind in the words and units of the page. Condensation at the dew point needs none, as that is its name;
-    an alert of a release before has none.
-    """
-    house = House(tmp_path)
-    house.fill()
-    none = {"dew": {"kind": "condensation", "limit": 0.0}, "before": {"kind": "frost"}}
-    said = {kind: {"kind": kind, "limit": limit} for kind, (limit, *_) in LIMITS.items()}
-    told = [change(id, zone="north-1", **{"rule": id, **more}) for id, more in (said | none).items()]
-    house.do(house.live_state.put_alerts(told))
-    page.speak(language)
-    page.call(
-        "Emulation.setTimezoneOverride", timezoneId="America/New_York" if language == "en-US" else "Europe/Madrid"
-    )
-    strong = "document.querySelector('[data-alert={id}] strong').textContent"
-    with opened(house) as address:
-        page.open(address)
-        page.until(f"document.querySelectorAll('[data-alert]').length === {len(told)}")
-        found = {alert["id"]: page.ask(strong.format(id=alert["id"])).replace("\u00a0", " ") for alert in told}
-    assert {kind: re.findall(r"\(.*\)", found[kind]) for kind in LIMITS} == {
-        kind: [words[place]] for kind, words in LIMITS.items()
-    }
-    assert not any("(" in found[id] for id in none)
 
 
 def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Page, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_each_site_has_its_own_clock(page: Page, tmp_path: Path) -> None:
 
 def ask(page: Page, module: str, expression: str) -> Any:
     """What an expression says with a module of the page as ``m``; words are loaded."""
+    page.until("document.body")  # of a page that was just opened there may be nothing yet
     return page.ask(f"""(async () => {{
         const words = await import('/page/words.js');
         await words.speak('en');
@@ -197,7 +198,18 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
     # 12 h of 100 W/m² are 4.32 MJ/m², 432 J/cm²; a foreseen 200 W/m² for the other 12 h are 864.
     assert ask(page, "past", f"m.lightSum({series}, {noon}, 'Europe/Amsterdam')") == pytest.approx(432)
     ahead = f"{{time: [{noon}, {noon} + 86400000], values: [200, 200]}}"
-    assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, 'Europe/Amsterdam')") == pytest.approx(864)
+    # Of a sensor that reports every 15 minutes as much; of one that was silent for hours nothing.
+    for hidden, total in (("n % 3 !== 1", 432), ("n > 120 && n < 150", None), ("n > 190", 405)):
+        hide = f"s.values.out_radiation_w_m2.mean.forEach((_, n, all) => {{ if ({hidden}) all[n] = null; }})"
+        said = ask(page, "past", f"((s) => ({hide}, m.lightSum(s, {noon}, 'Europe/Amsterdam')))({series})")
+        assert said == (total and pytest.approx(total, rel=0.02)), hidden
+    nowhere = "{timezone: 'Europe/Amsterdam', latitude: null}"
+    assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {nowhere})") == pytest.approx(864)
+    # What ends before the sun sets, at 21:51, says nothing of the day; what ends at 22:00 does.
+    amsterdam = "{timezone: 'Europe/Amsterdam', latitude: 52.37, longitude: 4.9}"
+    for hours, there, total in ((6, amsterdam, None), (10, nowhere, None), (10, amsterdam, 720)):
+        ahead = f"{{time: [{noon}, {noon} + {hours} * 3600000], values: [200, 200]}}"
+        assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {there})") == (total and pytest.approx(total))
     assert ask(page, "past", "m.dewPoint(20, 50)") == pytest.approx(9.27, abs=0.01)
     assert ask(page, "past", "m.dewPoint(20, null)") is None
 
@@ -284,3 +296,77 @@ def test_a_training_that_failed_says_why(page: Page, address: str) -> None:
     assert told == "14:05: a training failed (operator): the disk is full"
     del failed["trigger"]
     assert ask(page, "evidence", f"m.eventWords({json.dumps(failed)}, '14:05')") == "14:05: the disk is full"
+
+
+def test_all_that_was_counted_is_all_of_it(page: Page, address: str) -> None:
+    """Five of five forecasts are 100 %; a chance is never certain."""
+    page.open(address)
+    parts = "[0, 0.004, 0.5, 0.995, 1]"
+    said = ask(page, "units", f"{parts}.map(m.shareOf)")
+    assert [one.replace("\u00a0", " ") for one in said] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
+    assert [one.replace("\u00a0", " ") for one in ask(page, "units", "[0, 1].map(m.percent)")] == [
+        "under 1 %",
+        "over 99 %",
+    ]
+
+
+@pytest.mark.parametrize("day", [datetime(2022, 6, 23, 16, tzinfo=UTC), datetime(2022, 12, 21, 16, tzinfo=UTC)])
+def test_where_the_sun_does_not_set_no_night_is_awaited(page: Page, address: str, day: datetime) -> None:
+    """Nor where it does not rise: it is not that none is over yet."""
+    page.open(address)
+    site = "{timezone: 'Europe/Oslo', latitude: 69.65, longitude: 18.96}"
+    asked = f"m.lastNightWords('demo/north-1', {site}, {int(day.timestamp() * 1000)}, 720).then((said) => said.words)"
+    said = ask(page, "quality_words", asked)
+    assert said == "The sun does not rise or does not set here now: there is no night to look at."
+
+
+def test_a_setpoint_is_drawn_for_as_long_as_it_holds(page: Page, address: str) -> None:
+    """The last one of a plan for a day, as forecasts take it; a weather forecast ends with its last value."""
+    page.open(address)
+    plans = [
+        {"kind": "setpoint", "zone": "z", "issued_ms": 0, "values": {"sp_heat_c": [[0, 16], [3_600_000, 18]]}},
+        {"kind": "weather", "zone": "_site", "issued_ms": 0, "values": {"out_temp_c": [[0, 5], [3_600_000, 7]]}},
+    ]
+    shown = f"""(async () => {{
+        const found = {{}};
+        const charts = new m.ZoneCharts(document.createElement('div'), 'demo/z', () => {{}});
+        Object.assign(charts, {{
+            past: async () => ({{interval_s: 300, end_ms: [0], values: {{out_temp_c: {{mean: [5]}}}}}}),
+            charts: {{climate: {{describe: () => {{}}}}}},
+            part: (id, isThere, title, options, lines) => {{ found[id] = lines(); }},
+        }});
+        await charts.show({{
+            forecast: {{origin_ms: 0, forecasts: {{}}, now: {{}}, now_age_s: {{}}, path: null}}, recent: {{}},
+            plans: {json.dumps(plans)}, target: 'air_temp_c', site: {{timezone: 'UTC', latitude: null}},
+            zone: {{label: 'z'}}, range: {{from: 0, to: 86400000}},
+        }});
+        return Object.values(found).flat().filter((line) => line.dash).map(({{time, values}}) => [time, values]);
+    }})()"""
+    assert ask(page, "views/zone_charts", f"await {shown}") == [
+        [[0, 3_600_000, 90_000_000], [16, 18, 18]],
+        [[0, 3_600_000], [5, 7]],
+    ]
+
+
+def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: str) -> None:
+    """Rows between two of its readings have nothing; it ends where it was silent for far longer than usual."""
+    page.open(address)
+    minutes = [*range(5, 125, 5), *range(300, 425, 5)]  # rows; none for hours between
+    values = {
+        "seldom": [20 if at % 15 == 0 else None for at in minutes],
+        "always": [None if 60 <= at < 100 else 20 for at in minutes],
+    }
+    series = json.dumps({
+        "interval_s": 300, "end_ms": [at * 60_000 for at in minutes],
+        "values": {name: {"mean": mean} for name, mean in values.items()},
+    })  # fmt: skip
+    line = "(({time, values}) => time.map((ms, n) => [ms / 60000, values[n] === undefined ? 'on' : values[n]]))"
+    seldom, always = (dict(ask(page, "past", f"{line}(m.lineOf({series}, '{name}'))")) for name in values)
+    assert [at for at, value in seldom.items() if value is None] == [5, 10, pytest.approx(120 + 1 / 60)]
+    assert {seldom[at] for at in (20, 25, 110, 310)} == {"on"}
+    assert [at for at, value in always.items() if value is None] == [*range(60, 100, 5), pytest.approx(120 + 1 / 60)]
+    spans = [(0, 120), (120, 425), (0, 425)]
+    means = [ask(page, "past", f"m.meanOf({series}, 'seldom', {a} * 60000, {b} * 60000)") for a, b in spans]
+    assert means == [20, None, 20]
+    came = "m.broken([0, 300000, 600000, 900000], [[1, 1, 1, 1], [5, null, null, 6]]).values[1]"
+    assert ask(page, "past", f"{came}.map((one) => one === undefined ? 'on' : one)") == [5, "on", "on", 6]

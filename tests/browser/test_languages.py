@@ -57,8 +57,11 @@ def worded(page: Page, language: str, sentence: str, unit: str = "c") -> str:
     [
         (
             "nl", "air_temp_c: stuck at 21.4 °C since 2022-03-01 14:05",
-            "Luchttemperatuur: staat vast op 21,4 °C sinds 2022-03-01 14:05",
+            "Luchttemperatuur: staat vast op 21,4 °C sinds di 1 mrt, 14:05",
         ),
+        ("es", "air_temp_c: silent since 01:10", "Temperatura del aire: en silencio desde la 01:10"),
+        ("es", "no sample since 2022-03-01 14:05", "sin muestras desde el mar, 1 mar, 14:05"),
+        ("en", "now: by no schedule", "now: none is scheduled"),
         (
             "es", "12,093 rows are closed; a forecast from the newest is awaited",
             "hay 12.093 filas; se calcula el pronóstico de la última",

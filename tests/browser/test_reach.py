@@ -68,6 +68,7 @@ def test_long_names_make_no_view_wider_than_a_phone(browser: Page, tmp_path: Pat
     label = "Compartment 12b, beef tomatoes, north wing, behind the packing hall and beside the heat store"
     house.state.names = SiteNames({"demo": "Demo house"}, {("demo", "north-1"): label})
     house.fill()
+    house.do(house.live_state.publish([house.forecast(house.zones[1], degraded=["rh_pct: silent since 02:10"])]))
     browser.renew(360, 780)
     with opened(house) as address:
         browser.open(address)

@@ -37,6 +37,28 @@ def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None
 
 
 @pytest.mark.parametrize(
+    ("rule", "typed", "between"),
+    [
+        ("heat", "335", "It must be between −4 °F and 140 °F."),
+        ("mean_low", "40", "It must be between −36 °F and 36 °F."),
+    ],
+)
+def test_a_limit_that_no_greenhouse_has_is_not_saved(
+    rules: Page, house: Ruled, rule: str, typed: str, between: str
+) -> None:
+    """It may be a forgotten decimal comma: a rule that never warns is not noticed otherwise."""
+    rules.ask("""{ const one = document.getElementById('warmth'); one.value = 'f';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    rules.until(f"{VIEW}.includes('Cold below 39.2 °F')")
+    rules.ask(f"document.querySelector('[data-rule={rule}]').open = true")
+    write(rules, "limit", typed, rule)
+    save(rules, "op-key")
+    rules.until(f"{field('limit', rule)}?.getAttribute('aria-invalid') === 'true'")
+    assert between in rules.ask(VIEW)
+    assert house.changes == {}
+
+
+@pytest.mark.parametrize(
     ("language", "shown", "typed"),
     [
         ("en", "0.5", {"12.5": 12.5, "12,5": 12.5, "1,500": None, "1.500": None, "1.1250": 1.125}),

@@ -160,7 +160,7 @@ def test_a_zone_without_readings_stays_so_while_its_rows_come(page: Page, tmp_pa
 
     with opened(house) as address:
         page.open(address)
-        page.until(f"{VIEW}.includes('Measured up to 01:00') && {STATE} === 'live'")
+        page.until(f"{VIEW}.split('Tonight').length === 3 && {STATE} === 'live'")  # both nights are told
         page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
         row(8, 8 * 300.0, "air_temp_c: last reading 40 min before the origin")
         page.until(f"{card}.includes('no fresh readings')")

@@ -13,6 +13,7 @@ from models.spec import Place
 from services.messages import ZoneForecast, ZonePlan
 from tests.browser import serving
 from tests.browser.driver import Page
+from tests.browser.held import hold
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
 from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
@@ -264,4 +265,25 @@ def test_no_plan_is_drawn_that_the_answer_does_not_take(page: Page, tmp_path: Pa
         )
         said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
         assert "77" not in said
+    assert page.complaints == []
+
+
+def test_an_answer_about_a_change_of_before_is_not_shown(page: Page, tmp_path: Path) -> None:
+    """It comes just after another change was chosen, and before that is asked about."""
+    house = House(tmp_path)
+    house.fill()
+    choose = """{{ const one = document.querySelector('#metric'); one.value = '{}';
+        one.dispatchEvent(new Event('change')); }}"""
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        hold(page, "predict")
+        page.ask(choose.format("wind_m_s"))
+        page.until("window.release")
+        page.ask("""window.said = []; new MutationObserver(() => window.said.push(
+            document.querySelector('#view').innerText)).observe(document.body, {childList: true, subtree: true});""")
+        page.ask(f"{choose.format('sp_heat_c')} window.release()")
+        until(lambda: house.backend.asked[-1][0]["metric"] == "sp_heat_c", "it is asked")
+        page.until(f"document.querySelector('[aria-busy]') === null && {ANSWERED}")
+        assert page.ask("window.said.length && window.said.some((one) => one.includes('Not enough evidence'))") is False
     assert page.complaints == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.alerts.alert_book import CUT, Alert
 from models.alerts.alert_rule import COURSES
-from models.alerts.alert_words import INPUTS, NAMES
+from models.alerts.alert_words import INPUTS, NAMES, over_words
 from services.messages import AlertReason, ShownAlert
 
 __all__ = ["shown_alert", "was_cut"]
@@ -14,12 +14,15 @@ DECIMALS = 4
 
 def shown_alert(alert: Alert) -> ShownAlert:
     """What everybody is told of it."""
+    text = _sentence(alert.kind, alert.why)
+    if alert.is_over and alert.kind in COURSES:
+        text = over_words(text)
     shown = ShownAlert(
         id=alert.id, change=alert.revision, site=alert.site, zone=alert.zone, rule=alert.rule, kind=alert.kind,
         severity=alert.severity, state=alert.state, chance=round(alert.chance, DECIMALS), from_ms=alert.from_ms,
         until_ms=alert.to_ms, began_ms=alert.began_ms, changed_ms=alert.changed_ms, seen_ms=alert.seen_ms,
         fired_ms=alert.told_ms, came_ms=alert.came_ms, came_true=alert.came_true,
-        muted_until_ms=alert.muted_until_ms, text=_sentence(alert.kind, alert.why), why=_reasons(alert),
+        muted_until_ms=alert.muted_until_ms, text=text, why=_reasons(alert),
     )  # fmt: skip
     if alert.limit is not None:
         shown["limit"] = round(alert.limit, DECIMALS)
@@ -47,6 +50,6 @@ def _reasons(alert: Alert) -> list[AlertReason]:
             AlertReason(name=name, label=label, value=round(value, DECIMALS), unit=unit)
             for name, value, label, unit, _ in known
         ]
-    if alert.kind in COURSES or not alert.why:
+    if not alert.why or (alert.kind in COURSES and alert.why not in CUT):  # what a course says is told by its inputs
         return []
     return [AlertReason(name="fact", label=words, value=None, unit="") for words in alert.why.split("; ")]

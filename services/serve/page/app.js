@@ -11,7 +11,8 @@ import { sure } from "./views/parts.js";
 // Address -> file of the view and of the words that it alone says; those of one zone keep the zone when the person goes
 // from one to the other. Each is loaded when it is first opened.
 const VIEWS = { now: "now", zone: "zone", whatif: "what_if", quality: "quality", rules: "rules", models: "models", system: "system" };
-const load = (name) => Promise.all([import(`./views/${VIEWS[name]}.js`), learn(`.${VIEWS[name]}`)]).then(([found]) => found.default);
+const wordsOf = (name) => [VIEWS[name], ...(name === "system" ? ["models"] : [])]; // it says when the next training is
+const load = (name) => Promise.all([import(`./views/${VIEWS[name]}.js`), ...wordsOf(name).map((part) => learn(`.${part}`))]).then(([found]) => found.default);
 const OF_ZONE = ["zone", "whatif", "quality"];
 const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
 const UPGRADE_MS = 600_000; // so long servers of two versions may answer in turn

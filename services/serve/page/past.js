@@ -2,8 +2,10 @@
 import { get } from "./api.js";
 import { midnightOf } from "./clock.js";
 import { path } from "./store.js";
+import { sunOfDay } from "./sun.js";
 
 const HOUR_MS = 3_600_000;
+const SHORT_MS = 1_500_000; // sensors that send on change do so every twenty minutes (docs/sensors.md)
 const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
 const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
 
@@ -42,6 +44,17 @@ export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: age
   return series;
 }
 
+const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 1) >> 1] ?? 0;
+
+// For a chart a null ends a line, and it goes on over what is undefined: between two values of a sensor that reports seldom.
+function bridged(times, values) {
+  const known = values.flatMap((value, index) => (Number.isFinite(value) ? [index] : []));
+  const longest = Math.max(SHORT_MS, 2.5 * usualOf(known.map((index) => times[index])));
+  const made = [...values];
+  known.slice(1).forEach((next, n) => times[next] - times[known[n]] <= longest && made.fill(undefined, known[n] + 1, next));
+  return made;
+}
+
 // Times and values as a chart takes them: where intervals are missing there is a gap.
 export function lineOf(series, metric, part = "mean") {
   const [time, values] = [[], []];
@@ -54,49 +67,50 @@ export function lineOf(series, metric, part = "mean") {
     time.push(ms - (series.interval_s > 300 ? (series.interval_s * 1000) / 2 : 0));
     values.push(series.values[metric]?.[part][index] ?? null);
   });
-  return { time, values };
+  return { time, values: bridged(time, values) };
 }
 
 // The same of columns that have no interval: a gap is far longer than what usually lies between two times.
 export function broken(times, columns) {
-  const steps = times.slice(1).map((ms, index) => ms - times[index]);
-  const longest = 2.5 * ([...steps].sort((a, b) => a - b)[steps.length >> 1] ?? 0);
+  const longest = 2.5 * usualOf(times);
   const [time, values] = [[], columns.map(() => [])];
   times.forEach((ms, index) => {
-    if (index && steps[index - 1] > longest) {
+    if (index && ms - times[index - 1] > longest) {
       time.push(times[index - 1] + 1000);
       values.forEach((column) => column.push(null));
     }
     time.push(ms);
     values.forEach((column, n) => column.push(columns[n][index]));
   });
-  return { time, values };
+  return { time, values: values.map((column) => bridged(time, column)) };
 }
 
-function inside(series, metric, from, to) {
-  const found = [];
-  series.end_ms.forEach((ms, index) => {
-    const value = series.values[metric]?.mean[index];
-    if (ms > from && ms <= to && Number.isFinite(value)) found.push(value);
-  });
-  return found;
-}
-
+// Null where less than half of the time is known.
 export function meanOf(series, metric, from, to) {
-  const values = inside(series, metric, from, to);
-  return values.length * series.interval_s * 1000 >= 0.5 * (to - from) ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  const values = series.values[metric]?.mean ?? [];
+  const known = [...series.end_ms.entries()].filter(([index, ms]) => ms > from && ms <= to && Number.isFinite(values[index]));
+  const each = Math.max(1000 * series.interval_s, usualOf(known.map(([, ms]) => ms)));
+  return known.length && known.length * each >= 0.5 * (to - from) ? known.reduce((sum, [index]) => sum + values[index], 0) / known.length : null;
 }
 
-// Radiation since midnight in J/cm² (W/m² times seconds, a cm² being a ten thousandth of a m²); null without values.
-export function lightSum(series, to, timeZone) {
-  const values = inside(series, "out_radiation_w_m2", midnightOf(to, timeZone), to);
-  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-4 : null;
+// A value times the seconds since the one before, since midnight; a sensor may report seldom. Null where it was silent for over
+// an hour: the rest would be taken for all.
+function daySum(series, metric, to, timeZone) {
+  const midnight = midnightOf(to, timeZone);
+  let [last, sum] = [midnight, 0];
+  for (const [index, ms] of series.end_ms.entries()) {
+    const value = series.values[metric]?.mean[index];
+    if (ms <= midnight || ms > to || !Number.isFinite(value)) continue;
+    if (ms - last > HOUR_MS) return null;
+    sum += (Math.max(0, value) * (ms - last)) / 1000;
+    last = ms;
+  }
+  return last > midnight && to - last <= HOUR_MS ? sum : null;
 }
 
-export function parSum(series, to, timeZone) {
-  const values = inside(series, "par_umol_m2_s", midnightOf(to, timeZone), to);
-  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
-}
+const scaled = (sum, factor) => (sum === null ? null : sum * factor);
+export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone), 1e-4); // J/cm²
+export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²
 
 // What is foreseen of a metric after a moment, by the newest plan that says so: {kind, time, values, until}. A setpoint holds until
 // the next, so the one in force stands in front.
@@ -111,8 +125,11 @@ export function planned(plans, metric, after) {
   return { kind: found?.kind, time: points.map(([ms]) => ms), values: points.map(([, value]) => value), until };
 }
 
-export function lightAhead(line, after, timeZone) {
-  const end = midnightOf(after, timeZone, 1);
+// What is foreseen of the rest of a day's light in J/cm²; null where the plan ends before the sun sets.
+export function lightAhead(line, after, { timezone, latitude, longitude }) {
+  const end = midnightOf(after, timezone, 1);
+  const sun = latitude === null ? null : sunOfDay(midnightOf(after, timezone), latitude, longitude);
+  if (line.time.at(-1) < Math.min(end, sun?.set ?? end) - HELD_MS.weather) return null;
   let sum = 0;
   let known = false;
   for (let index = 1; index < line.time.length; index += 1) {

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { query } from "./store.js";
 import { nights } from "./sun.js";
-import { duration, errorOf, number, percent } from "./units.js";
+import { duration, errorOf, number, shareOf } from "./units.js";
 import { t } from "./words.js";
 
 const HOUR_MS = 3_600_000;
@@ -39,7 +39,7 @@ export async function lastNightWords(key, site, before, horizon) {
   if (!found) return { words: t("night.few"), found: null };
   const verdict = found.inside >= 0.65 ? "night.good" : found.inside >= 0.4 ? "night.fair" : "night.poor";
   const words = t("night.words", {
-    ahead: duration(horizon), error: errorOf(found.error, "air_temp_c"), came: number(found.came.came, "air_temp_c"), said: number(found.said.said, "air_temp_c"), inside: percent(found.inside),
+    ahead: duration(horizon), error: errorOf(found.error, "air_temp_c"), came: number(found.came.came, "air_temp_c"), said: number(found.said.said, "air_temp_c"), inside: shareOf(found.inside),
   });
   return { words: `${t(verdict)} ${words}`, found, night };
 }

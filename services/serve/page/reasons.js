@@ -1,4 +1,5 @@
 // Sentences of the server in the page's language and units: by their codes and values, which its answers give beside them.
+import { dayAndTime } from "./clock.js";
 import { count, duration, number, unitOf } from "./units.js";
 import { capital, has, metricName, spoken, t } from "./words.js";
 
@@ -23,6 +24,7 @@ function shown(name, value, values) {
   if (name === "metric" || name === "other") return metricName(value);
   if (name === "why") return reason(value);
   if (name === "rivals") return several(value, (one) => rival(one.replace("the ", "")));
+  if (name === "since" && value.includes(" ")) return dayAndTime(Date.parse(`${value.replace(" ", "T")}Z`), "UTC"); // by the site's clock already
   if (name === "versions") return several(value);
   if (name === "value" || name === "planned") return size(value, values);
   if (name.startsWith("by")) return size(value, values, true);

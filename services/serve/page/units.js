@@ -4,9 +4,9 @@ import { spoken, t } from "./words.js";
 
 const formats = new Map();
 
-function digits(value, count) {
-  const key = `${spoken()} ${count}`;
-  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(spoken(), { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
+function digits(value, count, most = count) {
+  const key = `${spoken()} ${count} ${most}`;
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(spoken(), { minimumFractionDigits: count, maximumFractionDigits: most, signDisplay: "negative" }));
   return formats.get(key).format(value).replace("-", "−");
 }
 
@@ -44,6 +44,12 @@ export function number(value, metric, isDifference = false) {
   return `${plain(value, metric, isDifference)}\u00a0${unitOf(metric)}`.trim();
 }
 
+// A limit: one digit more than a reading has, where somebody wrote one.
+export function limitOf(value, metric, isDifference) {
+  const size = shown(value, metric, isDifference);
+  return `${digits(size, places(size, metric), places(size, metric) + 1)}\u00a0${unitOf(metric)}`;
+}
+
 // A difference with its sign, which a value that is shown as 0 has not.
 export function signed(value, metric) {
   const words = number(Math.abs(value), metric, true);
@@ -69,6 +75,9 @@ export function percent(share) {
   if (share > 0.99) return t("percent.over", { n_: count(99) });
   return `${count(Math.round(100 * share))}\u00a0%`;
 }
+
+// Of what was counted, or is a part: there all is all, and none is none. A chance is never certain.
+export const shareOf = (part) => (part === 0 || part === 1 ? `${count(100 * part)}\u00a0%` : percent(part));
 
 // "20 minutes ago"
 export const ago = (age_s) => (age_s >= 900 ? ` (${new Intl.RelativeTimeFormat(spoken()).format(-Math.round(age_s / 60), "minute")})` : "");

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.alerts.alert_book import STAYS, UNREAD, Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import LEFT, RULE_GONE, STAYS, UNREAD, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 
 HALF_MS = 1_800_000
@@ -171,6 +171,24 @@ def test_a_site_moves_to_other_rules_with_its_alerts() -> None:
     assert states(other.see(HALF_MS, "site", "south", "cold", RuleFinding(0.9))) == ["muted"]
 
 
+def test_an_alert_of_a_changed_rule_stays_only_if_the_rule_would_warn() -> None:
+    """It is over at the rule's next look, and nobody says that it did not come; where nothing else changed than how
+    serious the rule is, it stays for as long as always.
+    """
+    colder = AlertRule(name="cold", kind="frost", chance=0.5, keep_min=60, limit=-2.0)
+    critical = AlertRule(name="cold", kind="frost", chance=0.5, keep_min=60, severity="critical")
+    for rule, chance, told in ((colder, 0.1, ["resolved"]), (colder, 0.9, []), (critical, 0.1, [])):
+        book, other = AlertBook(RULES), AlertBook([rule])
+        see(book, 0, 0.9)
+        assert book.hand_over("site", ["north"], other, 1, RULE_GONE) == []
+        again = AlertBook([rule])
+        again.load_state_dict(json.loads(json.dumps(other.state_dict())))
+        found = see(again, 1, chance)
+        assert (states(found), [(one.why, one.came_true) for one in found]) == (told, [(RULE_GONE, None)] * len(told))
+        assert states(see(again, 2, 0.1)) == []
+        assert states(see(again, 4, 0.1)) == ([] if told else ["resolved"])
+
+
 def test_it_is_known_afterwards_whether_it_came_true() -> None:
     """An event that came makes it true at once; one that never came false when it is over; pending ones say nothing."""
     book = AlertBook(RULES)
@@ -187,6 +205,9 @@ def test_it_is_known_afterwards_whether_it_came_true() -> None:
     see(book, 9, 0.0)
     [over] = see(book, 11, 0.0)
     assert (over.told_ms, over.came_true) == (None, None)
+    [told] = see(book, 12, 0.9)
+    [cut] = book.end(13 * HALF_MS, told.site, told.zone, LEFT)
+    assert (cut.told_ms, cut.came_true) == (12 * HALF_MS, None)  # nobody knows what would have come
 
 
 def test_alerts_of_a_rule_that_is_gone_are_gone() -> None:

@@ -170,3 +170,21 @@ def test_a_mistake_in_a_zone_names_the_zone(zones: Any, where: str, sentence: st
             make()
         assert error.value.mistakes[0][0] == where
         assert sentence in str(error.value)
+
+
+def test_a_number_that_no_greenhouse_has_is_told_to_who_writes_it() -> None:
+    """Each once, with its zone where it is that zone's alone. What an earlier release took still loads, and holds."""
+    said = {
+        "changes": {"heat": {"limit": 335}, "frost": {"limit": -99, "off": True}},
+        "zones": {"z1": {"stage": "young"}, "z2": {"changes": {"co2_low": {"hysteresis": 6000}}}},
+    }
+    document = RulesDocument.of(said)
+    assert by_name(document.rules_of("z1"))["heat"].limit == 335
+    with pytest.raises(DocumentError) as error:
+        document.checked()
+    assert error.value.mistakes == [
+        ("heat", "heat: limit is 335; it must be between -20 and 60 °C"),
+        ("zones.z2.co2_low", "zone z2: co2_low: hysteresis is 6000; it must be between 0 and 5000 ppm"),
+    ]
+    mended = document.merged({"changes": {"heat": {"limit": 33.5}}, "zones": {"z2": None}})
+    assert mended.checked() is mended

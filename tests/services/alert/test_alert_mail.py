@@ -201,6 +201,17 @@ def test_what_is_no_longer_watched_is_not_back_to_normal(why: str, kind: str) ->
     assert digest([shown_alert(ended)])["Subject"] == "no longer watched: demo/z2"
 
 
+def test_what_is_back_to_normal_is_not_likely_to_last() -> None:
+    """It ended sooner than was foreseen."""
+    book = AlertBook([AlertRule(name="heat", kind="heat", keep_min=0)])
+    why = "heat (above 33 °C) since 13:10, likely until 18:00; air 33.4 °C"
+    [fired] = book.see(0, "demo", "z1", "heat", RuleFinding(1.0, is_now=True, why=why))
+    [over] = book.see(1, "demo", "z1", "heat", RuleFinding(0.0))
+    assert shown_alert(fired)["text"] == why
+    line = "demo/z1: heat (above 33 °C) since 13:10; air 33.4 °C"
+    assert digest([shown_alert(over)]).get_content().splitlines() == ["Back to normal:", line]
+
+
 def test_a_server_that_refuses_is_tried_again_with_the_same_mail(tmp_path: Path, box: MailBox) -> None:
     """It has the same ``Message-ID``, so that a mail that came twice is one."""
     clock = Clock()

@@ -79,6 +79,7 @@ def test_a_zone_may_have_rules_of_its_own() -> None:
         ("[rules.frost]\nlimit = true", "frost: limit is True; it must be a number"),
         (f"[rules.frost]\nlimit = 1{'0' * 25}", "frost: limit is too large; it must be a number"),
         ("[rules.frost]\nlimit = inf", "frost: limit is inf; it must be a number"),
+        ("[rules.heat]\nlimit = 335.0", "the rules: heat: limit is 335; it must be between -20 and 60 °C"),
         ("[rules.frost]\nlimits = 3", "frost: 'limits' is not one of limit"),
         ("[rules.frost]\nchance = 3.0", "frost: chance is 3; it must be between"),
         ("[rules.frost]\noff = 1", "frost: off is 1; it must be true or false"),

@@ -38,7 +38,8 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
 def files_of(view: Path, language: str) -> set[Path]:
     """The files that a view needs: the page's own, the words, and every module that is imported from one of them."""
     found = {PAGE / "index.html", PAGE / "words" / f"{language}.json"}
-    found |= set((PAGE / "words").glob(f"{language}.{view.stem}.json"))
+    parts = [view.stem, *(["models"] if view.stem == "system" else [])]  # system says when the next training is
+    found |= {file for part in parts for file in (PAGE / "words").glob(f"{language}.{part}.json")}
     found |= {PAGE / name for name in re.findall(r'(?:href|src)="page/([^"]+)"', (PAGE / "index.html").read_text())}
     waiting = [view, *found]
     while waiting:

@@ -84,6 +84,11 @@ def test_wrong_rules_are_refused_with_a_sentence_each(system: System) -> None:
     answer = system.client.put("/rules", json=given, headers=OPERATOR)
     assert_problem(answer, 422, "frost: chance is 20; it must be between 0.01 and 0.99")
     assert [error["where"] for error in answer.json()["errors"]] == ["changes.frost", "changes.heat"]
+    wide = {"changes": {"heat": {"limit": 335}}}
+    for method in ("PATCH", "PUT"):
+        answer = system.client.request(method, "/rules", json=wide, headers=OPERATOR)
+        assert_problem(answer, 422, "heat: limit is 335; it must be between -20 and 60 °C")
+        assert [error["where"] for error in answer.json()["errors"]] == ["changes.heat"]
     assert_problem(
         system.client.patch("/rules", json={"crop": "moss"}, headers=OPERATOR), 422, "crop 'moss' is not one"
     )

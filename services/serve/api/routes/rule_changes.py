@@ -99,7 +99,7 @@ def _check_zones(given: Iterable[str], shown: SiteRulesShown, before: RulesDocum
 
 def _checked(make: Callable[[], RulesDocument]) -> RulesDocument:
     try:
-        return make()
+        return make().checked()
     except DocumentError as error:
         errors = [
             {"where": (where if where.startswith("zones.") else f"changes.{where}")[:100], "message": sentence}

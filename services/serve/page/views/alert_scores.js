@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { dayAndTime } from "../clock.js";
 import { h, put } from "../dom.js";
 import { query } from "../store.js";
-import { count, duration, percent } from "../units.js";
+import { count, duration, percent, shareOf } from "../units.js";
 import { capital, t } from "../words.js";
 import { table } from "./parts.js";
 
@@ -30,7 +30,7 @@ export async function showAlertScores(box, key, timeZone) {
   const fired = ({ rule, alerts: over }) => over + alerts.filter((one) => one.rule === rule && one.over_ms === null).length; // only the newest are listed
   const byRule = rules.map((one) => [
     nameOf(one), count(fired(one)), count(one.events), count(one.false), count(one.set_aside), before(one.lead_h),
-    few(one.hit_rate, percent(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
+    few(one.hit_rate, shareOf(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
   ]);
   const each = alerts.map((one) => [
     dayAndTime(one.fired_ms, timeZone), nameOf(one), isForetold(one) ? percent(one.chance) : "–", h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`alert.${one.outcome}`)), before(one.lead_h),

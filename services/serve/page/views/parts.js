@@ -1,10 +1,10 @@
 // Pieces that several views show.
 import { order } from "../api.js";
-import { byId, h, put } from "../dom.js";
+import { byId, h } from "../dom.js";
 import { clockName, dayAndTime, whenOf } from "../clock.js";
 import { reason } from "../reasons.js";
 import { addressOf, alertsOf, learningDay, siteOf, store } from "../store.js";
-import { ago, count, number, percent } from "../units.js";
+import { ago, count, limitOf, number, percent } from "../units.js";
 import { capital, has, metricName, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
@@ -30,23 +30,6 @@ export const table = (id, label, key, heads, rows, caption = null) => h("div", {
 export const tabs = (id, label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": t(label) }, options.map(([value, words]) => h("button", {
   type: "button", "aria-pressed": String(value === now), "data-key": `${id}-${value}`, onclick: () => take(value),
 }, words)));
-
-const QUARTERS = Array.from({ length: 97 }, (_, n) => `${String(n >> 2).padStart(2, "0")}:${String(15 * (n % 4)).padStart(2, "0")}`);
-
-// A time of day to be chosen, in quarter hours; a browser's own field would have AM and PM where all else has 24 hours. `more` is
-// a choice besides, as none at all, and so is a value between quarters.
-export function timeList(value, take, { from = "00:00", to = "23:45", more = [] } = {}) {
-  const list = h("select", { onchange: () => take(list.value) });
-  list.offered = [...more, ...QUARTERS.filter((one) => one >= from && one <= to)];
-  showTime(list, value);
-  return list;
-}
-
-export function showTime(list, value) {
-  const times = list.offered.includes(value) ? list.offered : [...list.offered, value].sort();
-  if (list.options.length !== times.length || ![...list.options].every((one, n) => one.value === times[n])) put(list, times.map((one) => h("option", { value: one }, one || "–")));
-  list.value = value;
-}
 
 export function badges(zone) {
   const found = [];
@@ -176,7 +159,7 @@ export function limitWords(kind, limit) {
   const metric = kind.startsWith("vpd") ? "vpd_kpa" : kind.startsWith("co2") ? "co2_ppm" : "air_temp_c";
   const isMean = kind.startsWith("mean"); // how far it is from what the light asks for
   const words = isMean ? "mean" : has(`limit.${kind}`) ? kind : ["frost", "co2_low"].includes(kind) ? "below" : "above";
-  return t(`limit.${words}`, { limit: number(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
+  return t(`limit.${words}`, { limit: limitOf(kind === "mean_low" ? -limit : limit, metric, isMean || kind === "condensation") });
 }
 
 export function alertWords(alert, timeZone, now) {
@@ -186,7 +169,7 @@ export function alertWords(alert, timeZone, now) {
   if (goesOn(alert)) { // its chance is that of more to come
     const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
     const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
-    return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
+    return t(quiet_ms < 0 && alert.state !== "resolved" ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
   }
   const from = whenOf(alert.from_ms, now, timeZone);
   const times = alert.until_ms > alert.from_ms ? t("alert.between", { from, to: whenOf(alert.until_ms, alert.from_ms, timeZone) }) : t("alert.at", { time: from });

@@ -9,7 +9,7 @@ import { FEW, judged, lastNightWords, pastForecasts } from "../quality_words.js"
 import { reason } from "../reasons.js";
 import { keyOf, learningDay, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { axisOf, count, duration, errorOf, percent, shown } from "../units.js";
+import { axisOf, count, duration, errorOf, shareOf, shown } from "../units.js";
 import { has, t } from "../words.js";
 import { showAlertScores } from "./alert_scores.js";
 import { figures, name, noZone, table, tabs, zonePicker } from "./parts.js";
@@ -97,7 +97,7 @@ export default function qualityView(box, key) {
       const { past } = await pastForecasts(key, target, horizon, from, to);
       if (closed || number_ !== asked) return;
       const found = judged(past);
-      chartWords.textContent = found ? t("quality.words", { inside: percent(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
+      chartWords.textContent = found ? t("quality.words", { inside: shareOf(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
       const of = (values) => values.map((value) => (value === null ? null : shown(value, target)));
       const { time, values: [low, middle, high, came] } = broken(past.time_ms, [past.p10, past.p50, past.p90, past.came].map(of));
       Object.assign(chart.options, axisOf(target));
@@ -141,7 +141,7 @@ export default function qualityView(box, key) {
     const heads = [["quality.lead", "text"], ["quality.error"], ["quality.now"], ["quality.yesterday"], ["quality.less"], ["quality.inside"], ["quality.cases"]];
     put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), table("scores", title, "table", heads,
       rows.map(([minutes, score]) => h("tr", {}, h("th", { scope: "row" }, duration(minutes)), h("td", {}, errorOf(score.model, target)), h("td", {}, errorOf(score.persistence, target)),
-        h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, percent(score.coverage)), h("td", {}, count(score.n)))))]
+        h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, shareOf(score.coverage)), h("td", {}, count(score.n)))))]
       : h("p", {}, t("quality.none")));
   }
 
@@ -163,7 +163,7 @@ export default function qualityView(box, key) {
         const bar = h("i", {});
         bar.style.width = `${100 * weight}%`;
         bar.style.setProperty("--tone", `var(--${TONES[index % TONES.length]})`);
-        return h("li", { class: "parts" }, h("span", {}, partName(part)), h("span", { class: "bar" }, bar), h("span", { class: "num" }, percent(weight)));
+        return h("li", { class: "parts" }, h("span", {}, partName(part)), h("span", { class: "bar" }, bar), h("span", { class: "num" }, shareOf(weight)));
       })));
   }
 

@@ -6,7 +6,8 @@ import { reason } from "../reasons.js";
 import { addressOf, store, zoneOf } from "../store.js";
 import { count, meant, percent, shown, unitOf } from "../units.js";
 import { capital, has, spoken, t } from "../words.js";
-import { limitWords, noZone, timeList, zonePicker } from "./parts.js";
+import { limitWords, noZone, zonePicker } from "./parts.js";
+import { timeList } from "./time_list.js";
 
 const WARMTH = "air_temp_c";
 const AGAIN_MS = 60_000; // that somebody else changed a rule is no event
@@ -171,11 +172,11 @@ export default function rulesView(box, wanted) {
   // "chance is 2; it must be between 0.01 and 0.99" in the units of the field; other sentences as they are.
   function wordsOf(rule, option, words) {
     const { unit, show: asShown } = measureOf(rule, option);
-    const of = (value) => `${asShown(Number(value)).toLocaleString(spoken())} ${unit}`;
-    const between = /it must be between ([\d.]+) and ([\d.]+)/.exec(words);
-    if (between) return t("rules.between", { low: of(between[1]), high: of(between[2]) });
+    const of = (value) => `${value.toLocaleString(spoken()).replace("-", "−")} ${unit}`;
+    const [low, high] = (/it must be between (\S+) and ([-\d.]+)/.exec(words) ?? []).slice(1).map((one) => asShown(Number(one))).sort((a, b) => a - b);
+    if (high !== undefined) return t("rules.between", { low: of(low), high: of(high) });
     const least = /it must be ([\d.]+) or more/.exec(words);
-    return least ? t("rules.least", { low: of(least[1]) }) : option === "hours" ? t("rules.hours") : capital(words);
+    return least ? t("rules.least", { low: of(asShown(Number(least[1]))) }) : option === "hours" ? t("rules.hours") : capital(words);
   }
 
   function field(rule, option, input, label) {

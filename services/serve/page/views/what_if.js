@@ -11,7 +11,8 @@ import { path, query, siteOf, store, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { axisOf, meant, number, shown, signed, span, unitOf } from "../units.js";
 import { capital, t } from "../words.js";
-import { figures, name, noZone, showTime, tabs, timeList, zonePicker } from "./parts.js";
+import { figures, name, noZone, tabs, zonePicker } from "./parts.js";
+import { showTime, timeList } from "./time_list.js";
 
 const DAY_MS = 86_400_000;
 const GRID_MS = 300_000;
@@ -147,6 +148,7 @@ export default function whatIfView(box, key) {
   function take(changes) {
     if (changes.metric && changes.metric !== change.metric && changes.value === undefined) Object.assign(changes, usual(changes.metric));
     Object.assign(change, changes);
+    asked += 1; // an answer that is on its way is about another change
     show();
     question();
   }

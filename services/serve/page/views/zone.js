@@ -142,7 +142,7 @@ export default function zoneView(box, key) {
   function light(site) {
     const sum = lightSum(recent, forecast.origin_ms, site.timezone);
     if (sum === null) return [];
-    const ahead = lightAhead(planned(plans, "out_radiation_w_m2", forecast.origin_ms), forecast.origin_ms, site.timezone);
+    const ahead = lightAhead(planned(plans, "out_radiation_w_m2", forecast.origin_ms), forecast.origin_ms, site);
     const par = parSum(recent, forecast.origin_ms, site.timezone);
     return [{
       title: t("light.title"), figure: `${count(sum)}\u00a0J/cm²`,

@@ -47,6 +47,7 @@ export class ZoneCharts {
     const past = (metric, look) => ({ id: metric, name: name(metric), ...look, ...of(metric)(lineOf(series, metric)) });
     const ahead = (metric, look) => {
       const line = of(metric)(planned(plans, metric, forecast.origin_ms));
+      if (line.kind === "setpoint" && line.time.length) [line.time, line.values] = [[...line.time, line.until], [...line.values, line.values.at(-1)]]; // the last one holds
       return line.time.length ? [{ id: `${metric}-plan`, name: t("chart.planned", { metric: name(metric) }), ...look, dash: true, ...line }] : [];
     };
     this.climate(forecast, series, target, { view, has, past, ahead, site, zone });
