@@ -18,7 +18,7 @@ from services.serve.api.answers.forecast_answers import ForecastAnswer, Forecast
 from services.serve.api.parameters import keyed_route
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
-from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
+from services.serve.api.routes.several_zones import SeveralZones, each_zone, zones_asked
 from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, SiteOfZone, WhatIf
 from services.serve.api.state import ApiState, Authorization
 from services.serve.api.what_if import answer_to_rows, changes_asked, rows_request, what_if_answer, window_of_rows
@@ -68,7 +68,7 @@ def predict_routes(state: ApiState) -> APIRouter:
     @routes.get("/predict", responses=forecasts, response_model=None)
     async def predict(
         zone: OneZone = None, site: SiteOfZone = None, targets: Targets = None, horizons: Horizons = None,
-        quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: Zones = None,
+        quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: SeveralZones = None,
         authorization: Authorization = None,
     ) -> Response:  # fmt: skip
         """The zone's newest forecast, from memory; scenarios and events are made when they are asked for.
