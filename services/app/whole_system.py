@@ -29,7 +29,7 @@ from services.app.gateway_process import GatewayProcess, read_status, status_fil
 from services.app.shards import Shards, stop_all
 from services.app.warm_up import WarmUp
 from services.config import Settings, named_files
-from services.earlier_release import bring_over
+from services.earlier_release import bring_files_over
 from services.errors import ConfigError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
@@ -65,6 +65,8 @@ Say = Callable[[str], None]
 REPORT_S = 1.0
 RETIRE_S = 10.0
 """How often shards are asked for zones that are silent for too long."""
+REPEAT_S = 10.0
+"""How often shards are asked for setpoints of yesterday, to be published as plans."""
 RULES_S = 2.0
 """How often files of rules are read."""
 RETRAINER_STOP_S = 2.0
@@ -185,8 +187,7 @@ class System:
         # Before the first alert can be made.
         self._deliveries = AlertDeliveries(settings, self.broker.publish_alerts, spans)
         shards = self._start_parts()
-        self._ingress = runtime.ingress
-        self._report()
+        self._report(runtime)
         if warming is not None:
             warming.join()
         if here:
@@ -237,7 +238,7 @@ class System:
         logs = settings.logs
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         warn_of_unread_log(settings)
-        bring_over(settings.storage_folder, storage)
+        bring_files_over(settings.storage_folder, storage)
         bring_along(settings, storage)
 
     def _check_ports(self) -> None:
@@ -272,7 +273,7 @@ class System:
             lambda: shards.ask("alert_rules_of_all"), self.broker.publish_rules, time.monotonic,
         )  # fmt: skip
         watches = [
-            Repeating(self._report, REPORT_S, "report"),
+            Repeating(lambda: self._report(runtime), REPORT_S, "report"),
             Repeating(runtime.prune_logs, PRUNE_EVERY_S, "old logs"),
             Repeating(self._retirements.look, RETIRE_S, "retirements"),
         ]
@@ -283,7 +284,7 @@ class System:
         if self._rules_files:
             watches.append(Repeating(self._rule_files.look, RULES_S, "rules of alerts", at_once=True))
         if any(site.repeat_setpoints for site in settings.sites):
-            watches.append(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
+            watches.append(Repeating(self._repeated.look, REPEAT_S, "repeated plans"))
         for watch in watches:
             self._parts.enter_context(watch)
 
@@ -321,19 +322,20 @@ class System:
         self._parts.callback(stop_all, [retrainer], RETRAINER_STOP_S)
         return shards
 
-    def _report(self) -> None:
+    def _report(self, runtime: RayRuntime) -> None:
         """Show on the first live state, which may be a new one, what no actor shows: the ingress and the gateway."""
         publishers = (
             self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant,
             self._broker_watch,
         )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
-        runtime = RuntimeFigures(
-            kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
+        ingress = runtime.ingress
+        figures = RuntimeFigures(
+            kind=ingress.kind, reason=ingress.reason, binary=ingress.binary, error=error,
             trace_spans_dropped=self._spans.dropped if self._spans else 0,
             **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
         )  # fmt: skip
-        self._serving.live_states[0].put_stats.remote("runtime", runtime)
+        self._serving.live_states[0].put_stats.remote("runtime", figures)
         if self.gateway is not None:
             self._serving.live_states[0].put_stats.remote("gateway", self.gateway.figures())
 

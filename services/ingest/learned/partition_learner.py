@@ -204,7 +204,7 @@ class PartitionLearner:
         quantiles, climatology = forecast.quantiles[there], forecast.climatology[there]
         self.parts.scores.issue(indices[there], quantiles, climatology, forecast.age_steps)
 
-    def grow_trees(self, forest: Forest) -> None:
+    def use_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""
         self.revision += 1
         self.forecaster.forest = forest
