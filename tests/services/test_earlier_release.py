@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from services.alert.delivery import Deliverer
-from services.alert.retained_alerts import Message, RetainedAlerts
+from services.alert.retained_alerts import AlertMessage, RetainedAlerts
 from services.earlier_release import bring_files_over
 from services.errors import StartError, StorageAwayError
 from services.ingest.alerts.alert_journal import AlertJournal, JournalReader, changes_of
@@ -76,9 +76,9 @@ def test_everything_is_brought_over_once(tmp_path: Path, storage: Storage) -> No
     assert [one.alert for one in JournalReader(storage, "p3").read(0)[0]] == CHANGES
     assert [offset for offset, _ in AlertJournal(storage, 3).since(113)] == [113, 117]
     assert told(storage) == [("b1", 1), ("c1", 1)]
-    sent: list[Message] = []
+    sent: list[AlertMessage] = []
 
-    def publish(messages: Sequence[Message]) -> None:
+    def publish(messages: Sequence[AlertMessage]) -> None:
         sent.extend(messages)
 
     RetainedAlerts(storage, publish, 60, Clock()).begin()
