@@ -11,14 +11,17 @@ import pyarrow as pa
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
+from services.config import StreamSettings
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
-from services.store.history import History
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.store.history import History, zone_table
 from services.store.imports.import_job import open_jobs
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
-__all__ = ["DAY", "PAST", "finish", "history", "in_order", "late", "rows_of", "stream"]
+__all__ = ["DAY", "PAST", "finish", "history", "in_order", "late", "rows_made", "rows_of", "stream"]
 
 DAY = 288
 PAST = 100
@@ -40,6 +43,15 @@ def stream(first: int, last: int, zones: Sequence[str] = ("z1", "z2")) -> Iterat
 def rows_of(rig: Rig, until_step: int) -> pa.Table:
     """The history's zone rows that end by then."""
     return history(rig).read(None, T0 + until_step * STEP)
+
+
+def rows_made(records: Sequence[NewRecord], until_step: int) -> pa.Table:
+    """The zone rows that a system with these records has by then; nothing is learned for it."""
+    log, stream = filled(list(records)), StreamSettings()
+    windows = PartitionWindows(stream.step_s * 1000, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY)
+    steps = windows.feed(log.read(0, 0, log.end_offset(0))).steps
+    table = zone_table(windows.channels, [step for step in steps if step.end_ms <= T0 + until_step * STEP])
+    return table.sort_by([("zone", "ascending"), ("end_ms", "ascending")])
 
 
 def history(rig: Rig) -> History:

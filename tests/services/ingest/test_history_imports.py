@@ -17,7 +17,7 @@ from services.store.history import zone_table
 from services.store.imports.import_job import ImportNote, new_job, open_jobs, words
 from services.store.rows import SiteStep
 from services.store.tables.row_table import RowTable
-from tests.services.ingest.late_history import DAY, PAST, finish, history, in_order, late, rows_of, stream
+from tests.services.ingest.late_history import DAY, PAST, finish, history, in_order, late, rows_made, rows_of, stream
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -169,13 +169,9 @@ def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: b
                   for n in range(first, last)]  # fmt: skip
         return list(new_records([[*one, *other] for one, other in zip(weather, meters, strict=True)]))
 
-    whole, rig = (
-        Rig(tmp_path / name, filled([*metered(0, 40), *between, *metered(80, 100)]))
-        for name, between in (("whole", metered(40, 80)), ("late", [] if alone else metered(40, 80, ())))
-    )
-    for each in (whole, rig):
-        finish(each, each.shard())
-    rows = rows_of(whole, 90)
+    rig = Rig(tmp_path, filled([*metered(0, 40), *([] if alone else metered(40, 80, ())), *metered(80, 100)]))
+    finish(rig, rig.shard())
+    rows = rows_made(metered(0, 100), 90)
     job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, rig.shard())
     after = rows_of(rig, 90)
@@ -196,14 +192,12 @@ def test_what_a_counter_gained_in_a_long_pause_counts_once(tmp_path: Path, is_aw
         of_step = ([sample(T0 + n * STEP, n, irrigation_l_m2=n / 10, rh_pct=70.0)] for n in range(first, last))
         return list(new_records(of_step))
 
-    back = 6 * DAY
-    whole = Rig(tmp_path / "whole", filled(metered(0, back + 20)))
-    rig = Rig(tmp_path / "late", filled([*metered(0, 40 if is_away else 0), *metered(back, back + 20)]))
-    for each in (whole, rig):
-        finish(each, each.shard())
-    rows = rows_of(whole, back - 1)
+    back = 4 * DAY + 60
+    rig = Rig(tmp_path, filled([*metered(0, 40 if is_away else 0), *metered(back, back + 20)]))
+    finish(rig, rig.shard())
+    rows = rows_made(metered(0, back + 20), back - 1)
     days = rows["end_ms"].to_numpy() // 86_400_000
-    for part in (days < days[0] + 5, days >= days[0] + 5):
+    for part in (days < days[0] + 4, days >= days[0] + 4):
         new_job(rig.settings.storage_folder, "demo", rows.filter(pa.array(part)))
         finish(rig, rig.shard())
     after = rows_of(rig, back + 10)
