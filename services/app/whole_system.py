@@ -187,7 +187,8 @@ class System:
         # Before the first alert can be made.
         self._deliveries = AlertDeliveries(settings, self.broker.publish_alerts, spans)
         shards = self._start_parts()
-        self._report(runtime)
+        self._ingress = runtime.ingress
+        self._report()
         if warming is not None:
             warming.join()
         if here:
@@ -273,7 +274,7 @@ class System:
             lambda: shards.ask("alert_rules_of_all"), self.broker.publish_rules, time.monotonic,
         )  # fmt: skip
         watches = [
-            Repeating(lambda: self._report(runtime), REPORT_S, "report"),
+            Repeating(self._report, REPORT_S, "report"),
             Repeating(runtime.prune_logs, PRUNE_EVERY_S, "old logs"),
             Repeating(self._retirements.look, RETIRE_S, "retirements"),
         ]
@@ -322,20 +323,19 @@ class System:
         self._parts.callback(stop_all, [retrainer], RETRAINER_STOP_S)
         return shards
 
-    def _report(self, runtime: RayRuntime) -> None:
+    def _report(self) -> None:
         """Show on the first live state, which may be a new one, what no actor shows: the ingress and the gateway."""
         publishers = (
             self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant,
             self._broker_watch,
         )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
-        ingress = runtime.ingress
-        figures = RuntimeFigures(
-            kind=ingress.kind, reason=ingress.reason, binary=ingress.binary, error=error,
+        runtime = RuntimeFigures(
+            kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
             trace_spans_dropped=self._spans.dropped if self._spans else 0,
             **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
         )  # fmt: skip
-        self._serving.live_states[0].put_stats.remote("runtime", figures)
+        self._serving.live_states[0].put_stats.remote("runtime", runtime)
         if self.gateway is not None:
             self._serving.live_states[0].put_stats.remote("gateway", self.gateway.figures())
 

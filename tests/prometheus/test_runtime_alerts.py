@@ -31,11 +31,11 @@ def test_a_receiver_that_fails_and_then_refuses_is_told(tmp_path: Path) -> None:
     deliveries = AlertDeliveries(settings, lambda messages: None)
     system = System(settings)
     system._deliveries = deliveries
-    runtime = SimpleNamespace(ingress=SimpleNamespace(kind="proxy", reason="", binary=""))
+    system._ingress = SimpleNamespace(kind="proxy", reason="", binary="")
     system._serving = SimpleNamespace(live_states=[SimpleNamespace(put_stats=SimpleNamespace(remote=told.__setitem__))])
 
     def reported() -> Any:
-        system._report(runtime)
+        system._report()
         return told["runtime"]
 
     with deliveries, watched(tmp_path, "runtime", reported) as prometheus:
