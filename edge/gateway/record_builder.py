@@ -145,10 +145,10 @@ class RecordBuilder:
             self._sites.setdefault(taken.site, 0)
             self._samples.setdefault(taken.site, []).extend(samples)
             self.samples += len(samples)
-            if len(samples) == 1 and decoder.prefix == HothouseDecoder.prefix:  # other decoders name as they like
-                same = self._same_names.look(message.topic, samples[0], self._now_ms)
-                if same is not None:
-                    self._refusals.setdefault(taken.site, []).append(same)
+            if decoder.prefix == HothouseDecoder.prefix:  # other decoders name as they like
+                looked = (self._same_names.look(message.topic, sample, self._now_ms) for sample in samples)
+                if told := [same for same in looked if same is not None]:
+                    self._refusals.setdefault(taken.site, []).extend(told)
         if taken.refusals:
             self._refusals.setdefault(taken.site, []).extend(map(_short, taken.refusals))
             self.refused += sum(refusal.samples for refusal in taken.refusals if refusal.whole)

@@ -63,7 +63,7 @@ def problem(status: GatewayStatus | None, now_s: float, child: ChildProcess) -> 
         return "it has not written its status yet"
     age_s = now_s - status["updated_ms"] / 1000
     if age_s > QUIET_S:
-        # On a full disk it lives, and cannot write its status.
+        # Where its disk cannot be written it lives, and says so in its log alone.
         before = f"; before that: {status['last_error']}" if status["last_error"] else ""
         return f"no sign of life for {age_s:.0f} s{before}"
     if not status["connected"]:

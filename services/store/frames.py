@@ -52,16 +52,14 @@ class RowPieces:
     ) -> None:  # fmt: skip
         start_ms, end_ms = (None if when is None else round(when.timestamp() * 1000) for when in (since, until))
         self._history = History(root, channels, step_s)
-        only = zones[0] if len(zones) == 1 else None
         known, newest_ms, counts = set[str](), 0, list[pa.Table]()
         columns = [*_KEYS, *channels]  # not the ages, which are as much again
-        for rows in self._history.zones.pieces(start_ms, end_ms, sites or None, only, step_s, columns):
-            wanted = rows.filter(pc.field("zone").isin(zones)) if zones else rows
-            if len(wanted):
-                names = set(wanted.column_names) & set(channels) - known
-                known |= {name for name in names if np.isfinite(wanted[name].to_numpy()).any()}
-                newest_ms = max(newest_ms, pc.max(wanted["end_ms"]).as_py())
-                counts.append(wanted.group_by(["site", "zone"]).aggregate([([], "count_all")]))
+        for rows in self._history.zones.pieces(start_ms, end_ms, sites or None, zones or None, step_s, columns):
+            if len(rows):
+                names = set(rows.column_names) & set(channels) - known
+                known |= {name for name in names if np.isfinite(rows[name].to_numpy()).any()}
+                newest_ms = max(newest_ms, pc.max(rows["end_ms"]).as_py())
+                counts.append(rows.group_by(["site", "zone"]).aggregate([([], "count_all")]))
         self.metrics = [name for name in channels if name in known]
         self._span = start_ms, newest_ms
         empty = pa.table(

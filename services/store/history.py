@@ -37,7 +37,7 @@ readers of the new step miss them. What is there stays, and nobody counts a time
 _DAY_MS = 86_400_000
 
 LOOK_BACK_MS = 31 * _DAY_MS
-"""So far back an import looks for a zone's row before: a file of a month, which is read whole anyway."""
+"""So much at once an import reads to look for a zone's row before: a file of a month, which is read whole anyway."""
 FLUSHED_ROWS = 100_000
 """About as many rows, of zones and devices, are written at once: they are in memory several times then."""
 
@@ -132,13 +132,13 @@ class History:
         new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
         old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
         beside = before.take(pa.array([n for n in known if n is not None], pa.int64()))
-        both, fills = filled(beside, old, self.channels, self.step_s)
+        both, fills, changes = filled(beside, old, self.channels, self.step_s)
         conflicts = differing(old, both, self.channels, self.step_s)
         if len(new):
             new = self._without_counted(site, new, before)
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
-        if fills.any():
-            whole = both.filter(pa.array(fills))
+        if changes.any():
+            whole = both.filter(pa.array(changes))
             self.zones.replace(partition, self.step_s, _each_once(whole, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), int((~fills).sum()), conflicts, int(fills.sum()))
 
@@ -151,21 +151,23 @@ class History:
         there = there.select([name for name in columns if name in there.column_names])
         ends = new["end_ms"].to_numpy()
         first_ms, last_ms = int(ends.min()), int(ends.max())
-        around, zones = [there], set(pc.unique(new["zone"]).to_pylist())
-        for back_ms in (_DAY_MS, LOOK_BACK_MS):  # most zones have rows of the day before
-            before = self.zones.read(first_ms - back_ms, first_ms - 1, [site], columns=columns)
-            around = [there] if before is None else [there, before]
-            if before is not None and zones.issubset(pc.unique(before["zone"]).to_pylist()):
-                break
+        around, unknown = [there], set(pc.unique(new["zone"]).to_pylist())
+        until_ms, back_ms = first_ms - 1, _DAY_MS  # most zones have rows of the day before
+        while unknown and self.zones.files(None, until_ms, [site], unknown):  # the pause may have begun months ago
+            before = self.zones.read(until_ms - back_ms, until_ms, [site], unknown, columns=columns)
+            assert before is not None  # as there is a file
+            around.append(before)
+            unknown -= set(pc.unique(before["zone"]).to_pylist())
+            until_ms, back_ms = until_ms - back_ms, LOOK_BACK_MS
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
         if not len(paused):
             return new
         missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, _DAY_MS
-        while missed and self.zones.files(after_ms, None, [site]):  # the pause's end may be months away
-            after = self.zones.read(after_ms, after_ms + length_ms, [site], columns=columns)
+        while missed and self.zones.files(after_ms, None, [site], missed):  # the pause's end may be months away
+            after = self.zones.read(after_ms, after_ms + length_ms, [site], missed, columns=columns)
             assert after is not None
             around.append(after)
-            missed -= set(after["zone"].to_pylist())
+            missed -= set(pc.unique(after["zone"]).to_pylist())
             after_ms, length_ms = after_ms + length_ms, 2 * length_ms
         return without_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)
 

@@ -63,7 +63,7 @@ def fingerprint(history: History, site: str, start_ms: int, end_ms: int) -> str:
 
 def _rows(history: History, site: str, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
     """The columns that are wanted, in the order of their ends; one that the history does not have is NaN."""
-    found = history.zones.read(start_ms, end_ms, [site], zone, history.step_s, columns=["end_ms", *columns])
+    found = history.zones.read(start_ms, end_ms, [site], [zone], history.step_s, columns=["end_ms", *columns])
     if found is None:
         return pa.table({"end_ms": pa.array([], pa.int64())} | {name: pa.array([], pa.float32()) for name in columns})
     found = found.sort_by("end_ms")

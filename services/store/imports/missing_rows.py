@@ -18,6 +18,8 @@ BRIDGED_S = 3600
 shorter time, and a device that sends every ten minutes keeps a series of its own.
 """
 COUNTERS = frozenset(name for name, metric in VOCABULARY.items() if metric.kind == "counter")
+COUNTED_S = 86_400
+"""A meter that was not read for so long may have stopped: what another import says from then on is no double."""
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 PASSED_OVER_S = 3 * 86_400
@@ -51,23 +53,26 @@ def differing(new: pa.Table, old: pa.Table, channels: Sequence[str], step_s: int
     return int(differs.sum())
 
 
-def filled(there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int) -> tuple[pa.Table, Bools]:
-    """The rows that are ``there``, with values of the ``rows`` beside them as ``History.add_missing`` says; and which
-    of them got any.
+def filled(there: pa.Table, rows: pa.Table, channels: Sequence[str], step_s: int) -> tuple[pa.Table, Bools, Bools]:
+    """The rows that are ``there``, with values of the ``rows`` beside them as ``History.add_missing`` says; which of
+    them got any, and which changed.
     """
     rows = _without_counted(rows, there)
     same_step = _numbers(there, "step_s") == step_s
     unread = same_step & ~_were_read(there, channels, step_s) & _were_read(rows, channels, step_s)
-    fills = unread.copy()
+    fills, changes = unread.copy(), unread.copy()
     for name in channels:
         value, age_s = _numbers(there, name), _numbers(there, age_column(name))
         new, new_age_s = _numbers(rows, name), _numbers(rows, age_column(name))
         missing = same_step & np.isnan(value) & ~(age_s < BRIDGED_S) & ~np.isnan(new)
         takes = missing | (unread & ~(np.isnan(new) & np.isnan(new_age_s)))
+        if name in COUNTERS:  # its rows between two readings are counted, too: the next import must see that
+            takes |= same_step & np.isnan(age_s) & (new_age_s < COUNTED_S)
         fills |= missing
+        changes |= takes
         for column, old, other in ((name, value, new), (age_column(name), age_s, new_age_s)):
             there = _with(there, column, np.where(takes, other, old))
-    return there, fills
+    return there, fills, changes
 
 
 def of_pauses(rows: pa.Table, before: pa.Table, step_s: int) -> Bools:

@@ -61,9 +61,10 @@ def read_files(
 
 
 def rows_within(
-    time_column: str, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None = None
-) -> pc.Expression | None:
-    """The rows with ``start_ms < time <= end_ms`` of sites and a zone; ``None`` where all are wanted."""
+    time_column: str, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None,
+    zones: Collection[str] | None = None,
+) -> pc.Expression | None:  # fmt: skip
+    """The rows with ``start_ms < time <= end_ms`` of sites and zones; ``None`` where all are wanted."""
     wanted: list[pc.Expression] = []
     if start_ms is not None:
         wanted.append(pc.field(time_column) > start_ms)
@@ -71,8 +72,8 @@ def rows_within(
         wanted.append(pc.field(time_column) <= end_ms)
     if sites is not None:
         wanted.append(pc.field("site").isin(list(sites)))
-    if zone is not None:
-        wanted.append(pc.field("zone") == zone)
+    if zones is not None:
+        wanted.append(pc.field("zone").isin(list(zones)))
     return reduce(and_, wanted) if wanted else None
 
 

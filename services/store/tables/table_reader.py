@@ -45,14 +45,14 @@ class TableReader:
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
-        zone: str | None = None, step_s: int | None = None,
+        zones: Collection[str] | None = None, step_s: int | None = None,
     ) -> list[str]:  # fmt: skip
         """The files, by their names in the storage, that may hold rows with ``start_ms < time <= end_ms``, sorted."""
-        return [self._key(file) for file in self._chosen(self._log.state(), start_ms, end_ms, sites, zone, step_s)]
+        return [self._key(file) for file in self._chosen(self._log.state(), start_ms, end_ms, sites, zones, step_s)]
 
     def read(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
-        zone: str | None = None, step_s: int | None = None, columns: Sequence[str] | None = None,
+        zones: Collection[str] | None = None, step_s: int | None = None, columns: Sequence[str] | None = None,
         partition: int | None = None,
     ) -> pa.Table | None:  # fmt: skip
         """Rows with ``start_ms < time <= end_ms``, in no certain order; ``None`` where there is no table.
@@ -63,19 +63,19 @@ class TableReader:
         state = self._log.state()
         if state.schema is None:
             return None
-        files = self._chosen(state, start_ms, end_ms, sites, zone, step_s, partition)
+        files = self._chosen(state, start_ms, end_ms, sites, zones, step_s, partition)
         names = state.schema.names if columns is None else [name for name in columns if name in state.schema.names]
-        within = rows_within(self.spec.time, start_ms, end_ms, sites, zone)
+        within = rows_within(self.spec.time, start_ms, end_ms, sites, zones)
         return read_files(self.storage, self._sizes(files), state.schema, names, within)
 
     def pieces(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
-        zone: str | None = None, step_s: int | None = None, columns: Sequence[str] = (),
+        zones: Collection[str] | None = None, step_s: int | None = None, columns: Sequence[str] = (),
     ) -> Iterator[pa.Table]:  # fmt: skip
         """As :meth:`read`, of some files at a time, for who needs no more of them in memory."""
         state = self._log.state()
-        within, some = rows_within(self.spec.time, start_ms, end_ms, sites, zone), list[TableFile]()
-        for file in [*self._chosen(state, start_ms, end_ms, sites, zone, step_s), None]:
+        within, some = rows_within(self.spec.time, start_ms, end_ms, sites, zones), list[TableFile]()
+        for file in [*self._chosen(state, start_ms, end_ms, sites, zones, step_s), None]:
             if some and (file is None or sum(one.rows for one in some) + file.rows > FILE_ROWS):
                 assert state.schema is not None  # as there is a file
                 names = [name for name in columns if name in state.schema.names]
@@ -167,7 +167,7 @@ class TableReader:
 
     def _chosen(
         self, state: TableState, start_ms: int | None = None, end_ms: int | None = None,
-        sites: Collection[str] | None = None, zone: str | None = None, step_s: int | None = None,
+        sites: Collection[str] | None = None, zones: Collection[str] | None = None, step_s: int | None = None,
         partition: int | None = None,
     ) -> list[TableFile]:  # fmt: skip
         """The files that may hold such rows, by path."""
@@ -178,7 +178,7 @@ class TableReader:
                 (start_ms is None or file.last_ms > start_ms)
                 and (end_ms is None or file.first_ms <= end_ms)
                 and (sites is None or any(file.sites[0] <= site <= file.sites[1] for site in sites))
-                and (zone is None or file.zones[0] <= zone <= file.zones[1])
+                and (zones is None or any(file.zones[0] <= zone <= file.zones[1] for zone in zones))
                 and step_s in (None, name.step_s)
                 and partition in (None, name.partition)
             )

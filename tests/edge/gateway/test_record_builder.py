@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -87,6 +88,26 @@ def test_a_device_that_begins_again_under_its_old_boot_is_told() -> None:
     ]
     (_, told) = builder.take([_message(_sample(seq=seq, ts_ms=NOW + 20 + seq)) for seq in (1, 2, 3)])
     assert "seq 3 comes after seq 12, with a later ts" in _refusals(told)[0].detail
+
+
+@pytest.mark.parametrize("numbers", [range(4), [7] * 4], ids=["from 0 in each message", "one for all"])
+def test_a_device_that_numbers_the_readings_of_each_message_anew_is_told(numbers: Sequence[int]) -> None:
+    """Of all that it sends only the first message would count in a row, or one reading of it."""
+    batches = [
+        _message(*(_sample(seq=seq, ts_ms=NOW + 100 * batch + at) for at, seq in enumerate(numbers)))
+        for batch in range(3)
+    ]
+    samples, told = _builder().take(batches)
+    assert len(decode_samples(samples.payload)) == 12
+    assert "a reading with the name of another is taken for its copy" in _refusals(told)[0].detail
+    assert len(_refusals(told)) == 1
+
+
+def test_a_device_that_sends_readings_again_beside_new_ones_is_not_told() -> None:
+    """As after a lost connection, in whatever order a message has them."""
+    spans = [range(5), range(2, 9), range(12, 3, -1), range(13), range(13, 15)]
+    messages = [_message(*(_sample(seq=n, ts_ms=NOW + n) for n in numbers)) for numbers in spans]
+    assert [r.kind for r in _builder().take(messages)] == ["samples"]
 
 
 def test_a_decoder_names_readings_as_it_likes() -> None:

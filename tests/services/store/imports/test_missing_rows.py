@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -68,3 +71,64 @@ def test_a_meter_counts_once_over_a_pause_in_however_many_parts_an_import_comes(
     for zone, length in zip(zones, pause, strict=True):
         gained = there[METER].to_numpy()[there["zone"].to_numpy() == zone]
         assert np.nansum(gained) == pytest.approx((begun + length + 19) / 10, rel=1e-3)
+
+
+@pytest.mark.parametrize("days", [35, 400])
+def test_an_import_that_begins_long_after_a_pause_began_counts_its_meter_once(tmp_path: Path, days: int) -> None:
+    """A greenhouse that stood empty for months has its newest row before the import as long ago."""
+    history, begun, first = History(tmp_path, CHANNELS, 300), 40, days * DAY
+    back = first + 2 * DAY
+    whole = rows("z1", range(back + 20), {*range(begun), *range(back, back + 20)})
+    history.add(whole[: begun + PASSED_OVER] + whole[back:])
+    history.flush()
+    for begin in (first, first + DAY):
+        some = rows("z1", range(begin, begin + DAY), set(range(begin, begin + DAY)))
+        history.add_missing(0, "demo", zone_table(CHANNELS, some))
+    assert np.nansum(history.read()[METER].to_numpy()) == pytest.approx((back + 19) / 10, rel=1e-3)
+
+
+def test_an_import_of_a_zone_that_was_renamed_reads_no_rows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its meter is never read again: a site with years of rows since then would be read whole for each of its days."""
+    history, begun = History(tmp_path, CHANNELS, 300), 40
+    history.add(rows("old", range(begun + PASSED_OVER), set(range(begun))))
+    history.add(rows("other", range(9 * DAY), set(range(9 * DAY))))
+    history.flush()
+    found, read = list[int](), history.zones.read
+
+    def noted(*arguments: Any, **options: Any) -> pa.Table | None:
+        table = read(*arguments, **options)
+        found.append(0 if table is None else len(table))
+        return table
+
+    monkeypatch.setattr(history.zones, "read", noted)
+    first = begun + PASSED_OVER
+    some = rows("old", range(first, first + DAY), set(range(first, first + DAY)))
+    assert history.add_missing(0, "demo", zone_table(CHANNELS, some)).added == DAY
+    of_there = DAY  # rows of any zone at these times, which may be there already
+    assert sum(found) <= of_there + DAY  # and the day before of its own
+
+
+@pytest.mark.parametrize("order", [(12, 1), (1, 12)])
+def test_a_meter_that_two_imports_read_counts_once(tmp_path: Path, order: tuple[int, int]) -> None:
+    """A file with a value an hour, then one with a value each five minutes, beside live rows without a meter."""
+    history, all_day = History(tmp_path, CHANNELS, 300), range(DAY)
+    history.add(rows("z1", all_day, set()))
+    history.flush()
+    for every in order:
+        some = rows("z1", all_day, set(range(0, DAY, every)))
+        assert history.add_missing(0, "demo", zone_table(CHANNELS, some)).filled in (0, DAY // every - 1)
+    gained = float(np.nansum(history.read()[METER].to_numpy()))
+    assert abs(gained - (DAY - 12) / 10) < 1.2
+
+
+def test_a_meter_that_stopped_in_one_import_is_filled_in_from_another(tmp_path: Path) -> None:
+    """But for the day after its last reading there, in which nobody knows whether it stopped."""
+    history, both = History(tmp_path, CHANNELS, 300), range(3 * DAY)
+    history.add(rows("z1", both, set()))
+    history.flush()
+    for read in (range(DAY), range(DAY, 3 * DAY)):
+        history.add_missing(0, "demo", zone_table(CHANNELS, rows("z1", both, set(read))))
+    gained = float(np.nansum(history.read()[METER].to_numpy()))
+    assert gained == pytest.approx(2 * DAY / 10, rel=0.02)

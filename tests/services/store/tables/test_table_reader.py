@@ -24,7 +24,7 @@ def test_columns_that_come_later_are_missing_before(opened: Open) -> None:
     """The table has them all; rows of before have nothing there."""
     for one in (rows(1), rows(2, rh_pct=50.0), rows(3)):
         table(opened()).append(0, 300, one)
-    found = table(opened()).read(zone="z1")
+    found = table(opened()).read(zones=["z1"])
     assert found is not None
     said = {row["end_ms"]: row["rh_pct"] for row in found.to_pylist()}
     assert said == {T0 + STEP: None, T0 + 2 * STEP: 50.0, T0 + 3 * STEP: None}

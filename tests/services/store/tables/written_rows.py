@@ -34,7 +34,7 @@ def rows(*numbers: int, site: str = "demo", zones: tuple[str, ...] = ("z1", "z2"
 
 
 def there(storage: Storage, site: str = "demo", zone: str = "z1") -> list[int]:
-    found = table(storage).read(sites=[site], zone=zone)
+    found = table(storage).read(sites=[site], zones=[zone])
     return [] if found is None else sorted((found["end_ms"].to_numpy() - T0) // STEP)
 
 
