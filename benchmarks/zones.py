@@ -71,7 +71,7 @@ def take(kept: Partition | WithoutLearners, records: list[Record]) -> None:
     if not isinstance(kept, Partition):
         kept.take(records)
         return
-    for origin in kept.take(records, 1)[1]:
+    for origin in kept.take(records, 1):
         kept.learner.put_issued(origin, kept.learner.answer(origin, ONLINE_VERSION, None))
 
 

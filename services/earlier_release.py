@@ -24,10 +24,10 @@ from services.store.deadletters import DeadLetters
 from services.store.rows import DeadLetter
 from services.store.storage import Storage
 
-__all__ = ["bring_over"]
+__all__ = ["bring_files_over"]
 
 
-def bring_over(folder: Path, storage: Storage) -> None:
+def bring_files_over(folder: Path, storage: Storage) -> None:
     """Take over the SQLite files in ``folder``, while nothing runs on the state.
 
     Raises :class:`StartError` for a file that cannot be read, ``OSError`` where the storage takes nothing.

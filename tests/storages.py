@@ -16,7 +16,7 @@ from tests.contracts.faulty_proxy import FaultyProxy
 from tests.contracts.faulty_server import FAULTS, FaultyServer
 from tests.s3 import s3_address
 
-__all__ = ["KINDS", "TABLE_KINDS", "Open", "faulty_s3", "opener"]
+__all__ = ["KINDS", "TABLE_KINDS", "FakeTime", "Open", "faulty", "faulty_s3", "opener"]
 
 Open = Callable[[], Storage]
 """Gives the same storage, as a new process opens it."""
@@ -29,6 +29,26 @@ TABLE_KINDS = [
     "folder", pytest.param("s3", marks=pytest.mark.s3), pytest.param("s3 faulty", marks=pytest.mark.s3),
 ]  # fmt: skip
 """Those that tables can lie in: other programs reach them, too."""
+
+
+class FakeTime:
+    """A clock on which sleeps take no time; it keeps how long each was."""
+
+    def __init__(self) -> None:
+        self.now_s, self.slept = 0.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+    def pauses(self, total_s: float = 1e6) -> Pauses:
+        return Pauses(total_s=total_s, sleep=self.sleep, clock_s=lambda: self.now_s)
+
+
+def faulty(seed: int = 0, chance: float = 0.3) -> tuple[ObjectStorage, FaultyServer]:
+    """A storage in memory, and what goes wrong on the way to it."""
+    server = FaultyServer(MemoryServer(), seed, chance)
+    return ObjectStorage(server, FakeTime().pauses()), server
 
 
 def opener(kind: str, folder: Path, chance: float = 0.3, faults: Sequence[str] = FAULTS) -> Open:

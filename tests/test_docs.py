@@ -238,6 +238,23 @@ def test_the_architecture_names_real_files() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def steps_of(module: str) -> set[int]:
+    """The steps of the way of a reading that a module's first line names."""
+    said = re.match(r'"""Steps? ([\d, a-z]+) of the way of a reading', text(module))
+    found = set[int]()
+    for first, last in re.findall(r"(\d+)(?: to (\d+))?", said[1] if said else ""):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def test_modules_name_the_step_at_which_the_architecture_names_them() -> None:
+    """Who opens a module of the table finds the step in its first line."""
+    table = re.findall(r"^\| (\d+) [a-z]+ \|.*\| (.*) \|$", text("docs/architecture.md"), re.M)
+    named = [(int(step), module) for step, where in table for module in re.findall(r"`([\w/]+\.py)`", where)]
+    assert len(table) == 17
+    assert [(step, module) for step, module in named if step not in steps_of(module)] == []
+
+
 def test_no_output_is_left_out() -> None:
     """The README shows real output where it promises some."""
     assert "<!-- OUTPUT" not in text("README.md")

@@ -23,6 +23,11 @@ TWICE = {
     "settings": "the file that a gateway reads (edge), what it works by (gateway), and the whole system's (services)",
 }
 """Module names that are there twice, where folder and name together say what is meant."""
+SAME = {
+    "How": ("edge/simulator/fleet/edits.py", "models/effects/plan_change.py"),
+    "PlanKind": ("edge/wire/plan.py", "models/features/plans.py"),
+}
+"""Types with one name because they are the same: ``edge`` and ``models`` do not import each other."""
 WORDS = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs/glossary.md").read_text(), re.M)[1:]
 
 
@@ -32,13 +37,17 @@ def sources() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text() for path in found}
 
 
-def classes_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
-    """Public classes that several modules define, and which."""
+def types_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public classes, and names for types in ``__all__``, that several modules define; and which."""
     found = defaultdict(list)
     for path, source in sorted(modules.items()):
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(path)
+        body = ast.parse(source).body
+        given = {node.targets[0].id: node.value for node in body
+                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}  # fmt: skip
+        public = ast.literal_eval(given["__all__"]) if "__all__" in given else []
+        names = [node.name for node in body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+        for name in [*names, *(name for name in public if name in given and not name.isupper())]:
+            found[name].append(path)
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
@@ -54,15 +63,17 @@ def uses(word: str, texts: Mapping[str, str]) -> list[str]:
     return [path for path, text in texts.items() if pattern.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text))]
 
 
-def test_no_public_class_name_is_there_twice() -> None:
-    """Who reads a name knows which class is meant, without looking at the imports."""
-    assert classes_twice(sources()) == {}
+def test_no_public_type_has_the_name_of_another() -> None:
+    """Who reads a name knows which class or type is meant, without looking at the imports."""
+    assert types_twice(sources()) == {name: list(paths) for name, paths in SAME.items()}
 
 
-def test_a_class_name_that_is_there_twice_is_seen() -> None:
-    """Both modules are named; private classes are their module's own matter."""
+def test_a_type_with_the_name_of_another_is_seen() -> None:
+    """Both modules are named; what is private is their module's own matter."""
     modules = {"edge/a.py": "class Watch: ...\nclass _Own: ...", "models/b.py": "class Watch: ...\nclass _Own: ..."}
-    assert classes_twice(modules) == {"Watch": ["edge/a.py", "models/b.py"]}
+    assert types_twice(modules) == {"Watch": ["edge/a.py", "models/b.py"]}
+    modules = {"edge/a.py": '__all__ = ["How"]\nHow = int\nOwn = str', "models/b.py": "class How: ...\nclass Own: ..."}
+    assert types_twice(modules) == {"How": ["edge/a.py", "models/b.py"]}
 
 
 def test_module_names_are_there_twice_only_where_their_folder_says_the_rest() -> None:

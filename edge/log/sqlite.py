@@ -55,6 +55,12 @@ class _Site(NamedTuple):
     records: int
     sampled: bool
 
+    def after(self, new: NewRecord) -> _Site:
+        """What is known once ``new`` is in the log; a receive time is never before that of the record before it."""
+        is_ours = new.origin is None
+        sampled = is_ours if new.kind == "samples" else self.sampled and site_retirement(new) is None
+        return _Site(max(new.receive_ms, self.receive_ms), self.records + is_ours, sampled)
+
 
 class SqliteLog:
     """A durable partitioned log in the file ``path``, created with ``partitions`` if it is not there.
@@ -118,11 +124,9 @@ class SqliteLog:
                     partition = partition_of(new.site, self._partitions)
                     offset, newest = heads[partition]
                     site = changed.get(new.site) or self._sites.get(new.site) or _Site(new.receive_ms, 0, False)
-                    receive_ms = max(new.receive_ms, site.receive_ms)
-                    ours = new.origin is None
+                    changed[new.site] = site.after(new)
+                    receive_ms = changed[new.site].receive_ms
                     origin: tuple[str | None, int] = new.origin or (None, site.records)
-                    sampled = ours if new.kind == "samples" else site.sampled and site_retirement(new) is None
-                    changed[new.site] = _Site(receive_ms, site.records + ours, sampled)
                     heads[partition] = (offset + 1, receive_ms if newest is None else max(receive_ms, newest))
                     places.append((partition, offset))
                     key, crc = partition << _SHIFT | offset, zlib.crc32(new.payload)

@@ -1,4 +1,4 @@
-"""Step 1-2 of the way of a reading: how an MQTT client of ours connects, shared by gateway and publisher.
+"""Steps 1 and 2 of the way of a reading: how an MQTT client of ours connects, shared by gateway and publisher.
 
 A broker that speaks no MQTT 5 answers a connect with "unsupported protocol version", or, as amqtt, misreads it and
 says nothing; the caller then asks again with ``v5=False``. A client is made for one connection and thrown away with

@@ -1,6 +1,22 @@
 """Step 1 of the way of a reading: the broker for a machine without Mosquitto, amqtt in a process of its own.
 
 It speaks MQTT 3.1.1 and keeps everything in memory: what waits for the gateway is lost when this process dies.
+
+Where amqtt does not keep to MQTT, or would lose messages of a gateway, methods of it are replaced, private ones too: it
+has no settings for that.
+
+- A message of QoS 1 is sent until it is acknowledged, also on a later connection, and behind those that came before it:
+  ``_PatientHandler``. QoS 2 is given as QoS 1, in ``add_subscription``, too.
+- QoS 0 stays QoS 0, and is not kept for who is away: ``_handle_message_delivery``, ``_broadcast_message``.
+- What a topic retains goes to who subscribes, not to who connects: ``_publish_retained_messages_for_subscription``.
+- Who has no login gets no session: ``init_from_connect``, ``_authenticate``. Each message is asked about:
+  ``_topic_filtering``.
+- Connections end that say nothing, are dead, send too much, or were taken over, and their sessions go on: ``attach``,
+  ``handle_read_timeout``, ``_BoundedReader``, ``stream_connected``, ``_delete_session``, ``_client_message_loop``,
+  ``_handle_disconnect``.
+
+``tests/broker/test_sessions.py`` shows each. A method that a later amqtt no longer has would be replaced in vain:
+``tests/edge/mqtt/test_embedded_broker.py`` fails then.
 """
 
 from __future__ import annotations
@@ -172,7 +188,7 @@ class _Writer(StreamWriterAdapter):  # type: ignore[misc]
         self._writer.transport.abort()
 
 
-class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
+class _Broker(amqtt.broker.Broker):  # type: ignore[misc]
     """Asks ``rules`` about each message. Through a plugin, which amqtt asks in a task of its own, some hundreds of
     messages at once stop the broker for good: its deliveries wait for each other.
     """
@@ -247,7 +263,7 @@ class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
 
 
 def run(folder: Path, host: str, port: int, username: str, password: str, stop_with_stdin: bool) -> int:
-    """Run amqtt until we are told to stop; returns the exit code. Raises ``BrokerError`` when the port is taken."""
+    """Run amqtt until we are told to stop; the exit code. Raises amqtt's ``BrokerError`` if the port is taken."""
     users = folder / "amqtt.users"
     write_secret(users, f"{username}:{Argon2Hasher().hash(password)}\n")
     plugins = {
@@ -267,7 +283,7 @@ async def _serve(
     if stop_with_stdin:
         when_stdin_ends(lambda: loop.call_soon_threadsafe(stopped.set))
     amqtt.broker.BrokerProtocolHandler = _PatientHandler  # amqtt has no setting for the class of its handlers
-    broker = _RuledBroker(
+    broker = _Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},
             "plugins": plugins,

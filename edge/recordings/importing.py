@@ -1,4 +1,4 @@
-"""Steps 1-3 of the way of a reading, for the past: a source's history appended straight to the log.
+"""Steps 1 to 3 of the way of a reading, for the past: a source's history appended straight to the log.
 
 Each record has the receive time of its newest sample, and live readings come afterwards. The shards read these records
 like any other, so windows, history and learners are warmed by the code that runs live. The log has one writer at a

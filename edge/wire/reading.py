@@ -1,4 +1,4 @@
-"""Step 1-2 of the way of a reading: the wire contract between a device and Hothouse.
+"""Steps 1 and 2 of the way of a reading: the wire contract between a device and Hothouse.
 
 A device publishes *samples*: any metrics (``edge.wire.vocabulary``) at one instant, on its topic (``edge.wire.topic``).
 This module holds the one function that turns untrusted bytes into checked samples: whatever the gateway (MQTT) or a

@@ -1,4 +1,4 @@
-"""Step 1-2 of the way of a reading: the topics that devices publish on, and the names in them."""
+"""Steps 1 and 2 of the way of a reading: the topics that devices publish on, and the names in them."""
 
 from __future__ import annotations
 

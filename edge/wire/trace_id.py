@@ -1,4 +1,4 @@
-"""Step 2 to 9 of the way of a reading: the id of a site's step, the same in the logs and traces of every process. Pure.
+"""Steps 2 to 9 of the way of a reading: the id of a site's step, the same in all logs and traces. Pure.
 
 Nothing carries it: it is a hash of the site and of the step's end. So a gateway, a shard and who delivers an alert each
 make the same one, a replay makes it again, and nobody needs to have seen another's.

@@ -1,4 +1,4 @@
-"""Step 1-2 of the way of a reading: the metric vocabulary, with units and plausible ranges."""
+"""Steps 1 and 2 of the way of a reading: the metric vocabulary, with units and plausible ranges."""
 
 from __future__ import annotations
 

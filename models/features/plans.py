@@ -20,16 +20,26 @@ from models.half_precision import cut
 from models.spec import ForecastSpec
 
 __all__ = [
-    "BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "add_planned", "bin_of", "bins_ahead",
-    "planned_columns", "planned_now",
+    "BINS_BACK",
+    "BIN_MS",
+    "KINDS",
+    "PLANNED",
+    "Plan",
+    "PlanKind",
+    "Plans",
+    "add_planned",
+    "bin_of",
+    "bins_ahead",
+    "planned_columns",
+    "planned_now",
 ]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-Kind = Literal["weather", "setpoint", "event"]
-KINDS: tuple[Kind, ...] = ("weather", "setpoint", "event")
+PlanKind = Literal["weather", "setpoint", "event"]
+KINDS: tuple[PlanKind, ...] = ("weather", "setpoint", "event")
 
 PLANNED = (
     "out_temp_c", "out_radiation_w_m2", "wind_m_s", "out_rh_pct", "sp_heat_c", "sp_vent_c", "sp_co2_ppm", "sp_hd_g_m3",
@@ -103,7 +113,7 @@ class Plan:
     """
 
     source: str
-    kind: Kind
+    kind: PlanKind
     issued_ms: int
     series: Mapping[str, tuple[I64, F32]]
     zone: str = ""

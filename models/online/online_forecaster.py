@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: the whole forecast of a zone, learned online.
+"""Steps 7 and 8 of the way of a reading: the whole forecast of a zone, learned online.
 
 :class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on its residual, the network's answer
 where there is one, the mixture that weighs them, what a pre-trained network adds to that, the intervals around it, and

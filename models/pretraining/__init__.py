@@ -1,1 +1,1 @@
-"""What networks are pre-trained on: recordings of a fleet of simulated sites, as a folder of plain files."""
+"""Pre-training of networks: recordings of a fleet of simulated sites, examples of them, the training, what it gives."""

@@ -1,1 +1,1 @@
-"""Alerts of the running system: the rules that people write."""
+"""Alerts of the running system: the rules that people write, and how people are told."""

@@ -14,7 +14,7 @@ from services.alert.alert_mail import AlertMail
 from services.alert.delivery import Channel, Deliverer, places_key
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
-from services.alert.retained_alerts import Message, RetainedAlerts
+from services.alert.retained_alerts import AlertMessage, RetainedAlerts
 from services.alert.webhook import Webhook
 from services.config import Settings
 from services.errors import ConfigError
@@ -46,7 +46,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     """
 
     def __init__(
-        self, settings: Settings, publish: Callable[[Sequence[Message]], None], spans: Spans | None = None
+        self, settings: Settings, publish: Callable[[Sequence[AlertMessage]], None], spans: Spans | None = None
     ) -> None:
         storage = storage_of(settings)
         self._look_s = max(LOOK_S, storage.poll_s if settings.storage.url else 0.0)
@@ -91,7 +91,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
 
 
 def _channels(
-    settings: Settings, storage: Storage, publish: Callable[[Sequence[Message]], None], trace: DeliveryTrace
+    settings: Settings, storage: Storage, publish: Callable[[Sequence[AlertMessage]], None], trace: DeliveryTrace
 ) -> Iterator[Channel]:
     said = settings.alerts
     retained = RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace, on=said.mqtt)

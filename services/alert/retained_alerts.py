@@ -19,9 +19,9 @@ from services.errors import HothouseError, NotStoredError
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
 
-__all__ = ["TOPICS", "Message", "RetainedAlerts"]
+__all__ = ["TOPICS", "AlertMessage", "RetainedAlerts"]
 
-Message = tuple[str, bytes]
+AlertMessage = tuple[str, bytes]
 TOPICS = "alert-delivery/topics.json"
 A_CALL = 500
 """Messages of a call, which has some seconds: a broker that is far away acknowledges a hundred or two in each."""
@@ -44,7 +44,7 @@ class RetainedAlerts:
     name = "mqtt"
 
     def __init__(
-        self, root: Storage | Path, publish: Callable[[Sequence[Message]], None], clear_after_s: float,
+        self, root: Storage | Path, publish: Callable[[Sequence[AlertMessage]], None], clear_after_s: float,
         wall_s: Callable[[], float], trace: DeliveryTrace | None = None, *, on: bool = True,
     ) -> None:  # fmt: skip
         self._trace, self._on = trace or DeliveryTrace(), on
@@ -96,7 +96,7 @@ class RetainedAlerts:
     def _keep(self) -> None:
         self._storage.put(TOPICS, msgspec.json.encode(self._topics))
 
-    def _send(self, messages: Sequence[Message]) -> None:
+    def _send(self, messages: Sequence[AlertMessage]) -> None:
         for begin in range(0, len(messages), A_CALL):
             try:
                 self._publish(messages[begin : begin + A_CALL])

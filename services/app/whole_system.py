@@ -29,7 +29,7 @@ from services.app.gateway_process import GatewayProcess, read_status, status_fil
 from services.app.shards import Shards, stop_all
 from services.app.warm_up import WarmUp
 from services.config import Settings, named_files
-from services.earlier_release import bring_over
+from services.earlier_release import bring_files_over
 from services.errors import ConfigError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
@@ -65,6 +65,8 @@ Say = Callable[[str], None]
 REPORT_S = 1.0
 RETIRE_S = 10.0
 """How often shards are asked for zones that are silent for too long."""
+REPEAT_S = 10.0
+"""How often shards are asked for setpoints of yesterday, to be published as plans."""
 RULES_S = 2.0
 """How often files of rules are read."""
 RETRAINER_STOP_S = 2.0
@@ -237,7 +239,7 @@ class System:
         logs = settings.logs
         self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         warn_of_unread_log(settings)
-        bring_over(settings.storage_folder, storage)
+        bring_files_over(settings.storage_folder, storage)
         bring_along(settings, storage)
 
     def _check_ports(self) -> None:
@@ -283,7 +285,7 @@ class System:
         if self._rules_files:
             watches.append(Repeating(self._rule_files.look, RULES_S, "rules of alerts", at_once=True))
         if any(site.repeat_setpoints for site in settings.sites):
-            watches.append(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
+            watches.append(Repeating(self._repeated.look, REPEAT_S, "repeated plans"))
         for watch in watches:
             self._parts.enter_context(watch)
 

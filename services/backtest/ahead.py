@@ -17,7 +17,7 @@ from edge.recordings.zone_file import name_of
 from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
-from models.features.plans import Kind, Plan
+from models.features.plans import Plan, PlanKind
 from services.backtest.table import Table, table_of
 from services.errors import ConfigError, HothouseError
 
@@ -113,7 +113,7 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
     for zone in sorted(set(rows["zone"]) - {"", *table.names}):
         notes.append(f"{label}: the plans of zone {zone!r} are left out, which the recording does not have")
     rows = rows[rows["zone"].isin(["", *table.names])]
-    series: dict[tuple[int, str, str, Kind], dict[str, pd.DataFrame]] = {}
+    series: dict[tuple[int, str, str, PlanKind], dict[str, pd.DataFrame]] = {}
     for name, of_metric in rows.groupby("metric", sort=True):
         column = find_column(str(name), table.said)
         # Nobody plans a second sensor, which may be another device, or have a number behind its metric.
@@ -127,7 +127,7 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
         if not good.all():
             notes.append(f"{label}: {(~good).sum()} values of {name} are left out, because the metric cannot have them")
         kept = of_metric.assign(value=np.minimum(value, metric.high))[good]
-        kind: Kind = "setpoint" if column.metric.startswith("sp_") else "weather"
+        kind: PlanKind = "setpoint" if column.metric.startswith("sp_") else "weather"
         for (issued, source, zone), part in kept.groupby(["issued", "source", "zone"], sort=True):
             series.setdefault((int(str(issued)), str(source), str(zone), kind), {})[column.metric] = part
     plans = []

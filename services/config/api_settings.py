@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from edge.config import HttpUrl, ListenHost, Section
-from services.config.texts import ApiRoute, Origin, ProxyAddress, ServerUrl
+from services.config.texts import ApiRoute, ProxyAddress, ServerUrl, WebOrigin
 
 __all__ = ["ApiSettings", "ClientSettings"]
 
@@ -38,7 +38,7 @@ class ApiSettings(Section):
         "ten seconds.",
     )
     tls_key_file: Path | None = Field(None, description="The certificate's key, in PEM, without a passphrase.")
-    cors_origins: tuple[Origin, ...] = Field(
+    cors_origins: tuple[WebOrigin, ...] = Field(
         (),
         description="Origins, such as https://office.example.org, whose pages may ask the API; none: only its own "
         "page.",

@@ -14,8 +14,21 @@ from edge.config import of_form
 from edge.wire.topic import is_name
 
 __all__ = [
-    "ApiRoute", "BucketUrl", "CollectorUrl", "CronExpression", "DiscoveryPrefix", "MailAddress", "Name",
-    "Origin", "ProxyAddress", "RayResource", "ServerUrl", "TimeZone", "WebAddress", "WebUrl", "ZoneOrAll",
+    "ApiRoute",
+    "BucketUrl",
+    "CollectorUrl",
+    "CronExpression",
+    "DiscoveryPrefix",
+    "MailAddress",
+    "Name",
+    "ProxyAddress",
+    "RayResource",
+    "ServerUrl",
+    "TimeZone",
+    "WebAddress",
+    "WebOrigin",
+    "WebUrl",
+    "ZoneOrAll",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
@@ -71,7 +84,7 @@ DiscoveryPrefix = Annotated[
     str, of_form(r"([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64})*)?", "levels of a topic such as homeassistant, or empty")
 ]
 ApiRoute = Annotated[str, of_form(r"/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?", "/, or a path such as /north")]
-Origin = Annotated[str, of_form(r"https?://[^/\s*]+", "an origin such as https://office.example.org")]
+WebOrigin = Annotated[str, of_form(r"https?://[^/\s*]+", "an origin such as https://office.example.org")]
 WebUrl = Annotated[str, of_form(r"https?://\S+", "an address such as https://weather.example.org/v1/forecast")]
 WebAddress = Annotated[str, of_form(r"(https?://\S+)?", "an address such as https://example.org/path, or empty")]
 ServerUrl = Annotated[str, of_form(r"(https?://[^\s/?#]+)?", "an address such as http://front:8000, or empty")]

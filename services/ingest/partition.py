@@ -48,7 +48,7 @@ class Partition:
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
 
-    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[ClosedStep], list[ForecastOrigin]]:
+    def take(self, records: Sequence[Record], origins_a_site: int) -> list[ForecastOrigin]:
         """:meth:`feed`, :meth:`prepare`, then :meth:`learn`."""
         steps = self.feed(records)
         self.prepare()
@@ -79,10 +79,10 @@ class Partition:
         return closed.steps
 
     def learn(
-        self, steps: list[ClosedStep], origins_a_site: int, pause: Callable[[], None] = lambda: None
-    ) -> tuple[list[ClosedStep], list[ForecastOrigin]]:
-        """Take closed steps, with a ``pause`` before each, in which questions may be answered. Returns them, and the
-        origins of each site's last ``origins_a_site`` steps.
+        self, steps: Sequence[ClosedStep], origins_a_site: int, pause: Callable[[], None] = lambda: None
+    ) -> list[ForecastOrigin]:
+        """Take closed steps, with a ``pause`` before each, in which questions may be answered. Returns the origins of
+        each site's last ``origins_a_site`` steps.
         """
         learner = self.learner
         left = Counter(step.site for step in steps)
@@ -104,7 +104,7 @@ class Partition:
                 origins.append(learner.origin(step.site))
         self._take_marks(len(steps))
         self._take_plans(learner.plans.take_rest())
-        return steps, origins
+        return origins
 
     def _take_marks(self, steps: int) -> None:
         """Apply the ticks and orders of the read that came before its closed step number ``steps``."""

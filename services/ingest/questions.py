@@ -15,7 +15,7 @@ from edge.wire.reading import FUTURE_TOLERANCE_MS
 from edge.wire.topic import SITE_ZONE
 from services.ingest import zone_answers
 from services.ingest.partition import Partition
-from services.ingest.sinks.live_state_sink import ZonePast
+from services.ingest.sinks.live_state_sink import PastRows
 from services.messages import (
     F32,
     ChangeAsked,
@@ -107,7 +107,7 @@ class Questions:
             partition = self._owner(site, zone)
             return None if partition is None else zone_answers.baseline(partition.learner, site, zone, origin_ms, now)
 
-    def past(self, site: str, zone: str, hours: int) -> ZonePast | None:
+    def past(self, site: str, zone: str, hours: int) -> PastRows | None:
         """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)

@@ -234,9 +234,8 @@ class Shard:
             if not self._checkpoint.is_writing(number):
                 partition.prepare()
             with self._changing:
-                steps, origins = partition.learn(
-                    steps, 1 if is_more else self._queue.max_origins, self._changing.let_others
-                )
+                origins_a_site = 1 if is_more else self._queue.max_origins
+                origins = partition.learn(steps, origins_a_site, self._changing.let_others)
             self._trace.lap()
             self._trace.letters(partition.dead_letters[letters:])
             self._trace.looked(partition.alerts.take_looked())

@@ -18,7 +18,7 @@ from services.ingest.partition import Partition
 from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.paths.zone_question import ZoneQuestion, zone_question
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
-from services.ingest.sinks.live_state_sink import ZonePast
+from services.ingest.sinks.live_state_sink import PastRows
 from services.messages import ZoneMixture, ZoneOutlook, ZoneQuality
 
 __all__ = ["baseline", "mixtures", "outlook", "past", "quality", "question", "repeated_plans"]
@@ -85,7 +85,7 @@ def baseline(learner: PartitionLearner, site: str, zone: str, origin_ms: int, no
     return learner.forecaster.climatology.predict(indices, now, np.repeat(bins, len(now)))
 
 
-def past(learner: PartitionLearner, site: str, zone: str, hours: int) -> ZonePast:
+def past(learner: PartitionLearner, site: str, zone: str, hours: int) -> PastRows:
     """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
     rows, spec = learner.parts.past, learner.spec
     ends, values = rows.recent(rows.index(site, zone), hours * 3_600_000 // spec.step_ms)

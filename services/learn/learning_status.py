@@ -1,4 +1,4 @@
-"""Steps 11-17 of the way of a reading: the learning loop's status and events, for the live state and for callers."""
+"""Steps 11 to 17 of the way of a reading: the learning loop's status and events, for the live state and for callers."""
 
 from __future__ import annotations
 

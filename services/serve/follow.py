@@ -1,4 +1,4 @@
-"""Following a named actor by long poll: the one loop that keeps API replicas and Forecaster replicas up to date."""
+"""Steps 9 and 16 of the way of a reading: the loop, a long poll, that keeps API and Forecaster replicas up to date."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Forecaster:
             model: LoadedModel | None = None
             if champion["version"] != ONLINE_VERSION:
                 await self._import()
-                model = await asyncio.to_thread(self._prepare, champion["folder"])
+                model = await asyncio.to_thread(self._load_and_warm, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
             self._backoff.failed(self._clock_s())
@@ -178,7 +178,7 @@ class Forecaster:
         except Exception as error:  # the model pointer or the live state restarts: the next turn reports again
             _log.info("the swap to %s could not be reported: %s", champion["version"], error)
 
-    def _prepare(self, folder: str) -> LoadedModel:
+    def _load_and_warm(self, folder: str) -> LoadedModel:
         model = self._load(folder, self._spec.hash)
         warm_up(model, self._spec)
         return model

@@ -15,7 +15,7 @@ import msgspec
 
 from edge.log import partition_of
 from services.errors import HistoryError, NotStoredError
-from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
+from services.store.influx.gaps import KINDS, Gap, Gaps, Stream, StreamKind
 from services.store.storage import Storage, stored_in
 from services.store.tables.table_reader import TableReader
 
@@ -23,7 +23,7 @@ __all__ = ["Delivered"]
 
 _DAY_MS = 86_400_000
 
-_Note = dict[Kind, dict[str, int]]
+_Note = dict[StreamKind, dict[str, int]]
 
 
 class Delivered:

@@ -7,8 +7,7 @@ import pytest
 from tests.browser.driver import Page
 from tests.browser.ruled import VIEW, Ruled
 from tests.browser.serving import HOUR_MS, opened
-from tests.services.serve.fakes import ORIGIN_MS
-from tests.services.serve.test_alerts import alert
+from tests.services.serve.fakes import ORIGIN_MS, alert
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -16,7 +16,7 @@ from sunposition import sunpos
 from services.store.rows import DeadLetter
 from tests.browser.driver import Page
 from tests.browser.serving import STEP_MS, House, opened
-from tests.browser.test_views import model
+from tests.browser.views import model
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -1,43 +1,27 @@
-"""Each view of the page in a real browser, over the API with live data."""
+"""The views of now, of a zone, of what-if and of quality in a real browser, over the API with live data."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from services.messages import ModelRow
-from services.store.rows import DeadLetter
 from tests.browser import serving
 from tests.browser.driver import SHIFT, Page
-from tests.browser.held import hold, let_go
 from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
+from tests.browser.views import SOON_S, house_of_two, shows, text
 from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-TEXT = "document.getElementById('view').innerText"
-SOON_S = 2.0
-SYSTEM_MS = 5000
-"""So often the view of the system asks."""
-EVIDENCE = "The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.960 (0.940 to 0.980) of v1."
-
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     """Two zones of a house near Delft; the second has a sensor that fails."""
-    made = House(tmp_path_factory.mktemp("house"))
-    made.fill()
-    made.do(
-        made.live_state.publish(
-            [made.forecast("north-2", degraded=["co2_ppm: stuck at 400 ppm since 09:00", "a <b>newer</b> server"])]
-        )
-    )
-    return made
+    return house_of_two(tmp_path_factory.mktemp("house"))
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +29,6 @@ def address(house: House) -> Iterator[str]:
     """Where it is served."""
     with opened(house) as found:
         yield found
-
-
-def text(page: Page) -> str:
-    """What the view says, with single spaces."""
-    return " ".join(page.ask(TEXT).split())
-
-
-def shows(page: Page, words: str) -> None:
-    """Wait until the view says this."""
-    page.until(f"{TEXT}.replace(/\\s+/g, ' ').includes({words!r})")
 
 
 def test_now_tells_what_needs_somebody(page: Page, address: str) -> None:
@@ -174,144 +148,6 @@ def test_how_good_lays_forecasts_over_what_came(page: Page, address: str) -> Non
     assert page.complaints == []
 
 
-def model(version: str, stage: str, reason: str = "") -> ModelRow:
-    """A network in the table of models."""
-    return ModelRow(
-        version=version, expert="network", kind="network", stage=stage, aliases=[], created_ms=ORIGIN_MS - HOUR_MS,
-        weights_sha256="", trained_on={"from_ms": ORIGIN_MS - 72 * HOUR_MS, "to_ms": ORIGIN_MS - 2 * HOUR_MS},
-        held_back_mae={}, passed=True, reason=reason, forced=False, folder="", judged_against="v1", shadow=None,
-        watch=None, pruned=None,
-    )  # fmt: skip
-
-
-def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House, address: str) -> None:
-    """A new champion is on the page within two seconds, with what the gate said as shares; the operator goes back with
-    a key that the page asks for.
-    """
-    house.do(house.live_state.set_models([model("v1", "champion")]))
-    page.open(f"{address}/#/models")
-    shows(page, "Model v1 forecasts now")
-    page.until("document.getElementById('state').textContent === 'live'")
-    house.do(house.live_state.set_models([model("v2", "champion", EVIDENCE), model("v1", "previous")]))
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v2", "before": "v1", "reason": EVIDENCE}))
-    began_s = time.monotonic()
-    shows(page, "01:00: the model was replaced by one with 4.0 % less error (v2 instead of v1).")
-    took_s = time.monotonic() - began_s
-    assert took_s < SOON_S, f"the swap was seen after {took_s:.1f} s"
-    assert "4.0 % less error than v1 (2.0 % to 6.0 %)" in text(page)
-    page.ask("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Go back to v1').click()")
-    page.until("document.getElementById('sure').open")
-    page.ask("document.getElementById('sure-yes').click()")
-    page.until("document.getElementById('order-key').open")
-    page.type("wrong")
-    page.press("Enter")
-    page.until("document.getElementById('order-key-said').textContent === 'This key does not allow that.'")
-    page.type("op-key")
-    page.press("Enter")
-    shows(page, "Done.")
-    assert house.backend.orders[-1] == ("rollback", "network", "v2")
-    assert page.ask("localStorage.length + sessionStorage.length") == 0
-
-
-def test_a_training_that_begins_is_seen_though_no_event_tells_of_it(page: Page, house: House, address: str) -> None:
-    """The view looks again by itself: nothing changes in the table of models meanwhile."""
-    house.do(house.live_state.set_models([model("v1", "champion")]))
-    page.open(f"{address}/#/models")
-    shows(page, "Model v1 forecasts now")
-    running: Any = {"running": {"kind": "operator", "reason": "operator"}, "last_error": ""}
-    house.do(house.live_state.put_stats("retrainer", running))
-    page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === 'true'")
-    house.do(house.live_state.put_stats("retrainer", {**running, "running": None}))
-    page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === null")
-
-
-def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: House, address: str) -> None:
-    """Of a button, a fold and a box; a button that has gone gives it to what it stood in."""
-    models = [model(f"v{number}", stage, EVIDENCE) for number, stage in enumerate(("refused", "previous", "champion"))]
-    house.do(house.live_state.set_models(models))
-    page.open(f"{address}/#/models")
-    shows(page, "Model v2 forecasts now")
-    page.until("document.getElementById('state').textContent === 'live'")
-    focused, number = "document.activeElement.dataset.key ?? document.activeElement.tagName", 2
-    fold = "document.querySelector('[data-fold=\"network older\"]')"
-    page.ask(f"{fold}.querySelector('summary').click()")
-    for key in ("network train", "network back", "network older summary", "network gate v1 summary", "timeline all"):
-        page.ask(f"document.querySelector('[data-key=\"{key}\"]').focus()")
-        assert page.ask(focused) == key
-        number += 1
-        house.do(house.live_state.put_event({"kind": "swap", "version": f"v{number}", "before": "v2", "reason": ""}))
-        shows(page, f"v2 was replaced by v{number}")
-        assert page.ask(focused) == key
-    assert page.ask(f"{fold}.open")
-    page.ask("document.querySelector('[data-key=\"network train\"]').focus()")
-    page.press("Enter")
-    page.until("document.getElementById('sure').open")
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v9", "before": "v2", "reason": ""}))
-    shows(page, "v2 was replaced by v9")
-    page.ask("document.getElementById('sure-no').click()")
-    page.until(f"({focused}) === 'network train'")
-    page.ask("document.querySelector('[data-key=\"network back\"]').focus()")
-    house.do(house.live_state.set_models([models[0], models[2], model("v5", "challenger", EVIDENCE)]))
-    page.until("!document.querySelector('[data-key=\"network back\"]')")
-    assert page.ask(focused) == "network train"
-
-
-def test_a_watch_that_begins_with_the_next_row_has_no_end_yet(page: Page, house: House, address: str) -> None:
-    """Between a swap and the row after it no time is named; from then on it is that of the verdict."""
-    for from_ms, until_ms, words in (
-        (-1, -1, "Compared with v1 from the next reading on;"),
-        (ORIGIN_MS, ORIGIN_MS + 48 * HOUR_MS, "Compared with v1 until Thu 3 Mar, 01:00 of the greenhouse's time;"),
-    ):
-        watch = {"against": "v1", "from_ms": from_ms, "until_ms": until_ms}
-        house.do(house.live_state.set_models([{**model("v2", "champion"), "watch": watch}]))  # type: ignore[typeddict-item]
-        page.open(f"{address}/#/models")
-        shows(page, words)
-
-
-def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House, address: str) -> None:
-    """What happened is told before the table of models changes. Where the answer to the first comes after that to the
-    second, the page still shows the new table.
-    """
-    house.do(house.live_state.set_models([model("v7", "champion")]))
-    page.open(f"{address}/#/models")
-    shows(page, "Model v7 forecasts now")
-    page.until("document.getElementById('state').textContent === 'live'")
-    hold(page, "status")
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v8", "before": "v7", "reason": ""}))
-    page.until("window.release")
-    house.do(house.live_state.set_models([model("v8", "champion"), model("v7", "previous")]))
-    shows(page, "Model v8 forecasts now")
-    let_go(page)
-    assert "Model v8 forecasts now" in text(page)
-    assert "v7 was replaced by v8" in text(page)
-
-
-def test_one_order_about_models_is_given_at_a_time(page: Page, house: House, address: str) -> None:
-    """While it is under way, which may take minutes, the page says so and takes no other."""
-    house.do(house.live_state.set_models([model("v2", "champion"), model("v1", "previous")]))
-    page.open(f"{address}/#/models")
-    shows(page, "Model v2 forecasts now")
-    others = "[...document.querySelectorAll('#view button')].map((one) => one.ariaDisabled)"
-    train = "document.querySelector('[data-key=\"network train\"]').click()"
-    page.ask(train)
-    page.ask("void (window.said = document.getElementById('order-said'))")
-    page.until("document.getElementById('sure').open")
-    page.ask("document.getElementById('sure-yes').click()")
-    page.until("document.getElementById('order-key').open")
-    hold(page, "models/retrain")
-    page.type("op-key")
-    page.press("Enter")
-    page.until("window.release")
-    assert set(page.ask(others)) == {"true"}
-    assert page.ask("window.said.textContent") == "…"  # one element: else it is not read out
-    page.ask(train)
-    assert not page.ask("document.getElementById('sure').open")
-    let_go(page)
-    page.until("window.said.isConnected && window.said.textContent === 'Done.'")
-    page.until(f"{others}.every((one) => one === null)")
-    assert house.backend.orders.count(house.backend.orders[-1]) == 1
-
-
 def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> None:
     """The row and its forecast are on the page within two seconds, in the list and in the zone."""
     newer_ms = ORIGIN_MS + STEP_MS
@@ -329,41 +165,6 @@ def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> No
     page.ask("location.hash = '#/now'")
     shows(page, "Measured up to 01:05")
     assert page.complaints == []
-
-
-def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, address: str) -> None:
-    """Rates, what was kept out with what to do about it, and each part with its state."""
-    house.backend.letters = [letter(reason) for reason in ("malformed", "future_ts")]
-    page.hurry(SYSTEM_MS)
-    page.open(f"{address}/#/system")
-    shows(page, "12.5 a second 1,200 taken so far.")
-    said = text(page)
-    assert "Too late 2 Their time was already processed." in said
-    assert "Time in the future" in said
-    assert "Set the device's clock, and send Unix time in milliseconds." in said
-    assert "Refused 4 Could not be used; see below." in said
-    assert "Learning (shard-0) works" in said
-    house.do(house.live_state.put_stats("shard-0", {**house.figures(), "last_error": "the disk is full"}))  # type: ignore[typeddict-item]
-    shows(page, "the disk is full")
-    refused = {
-        "values_refused": {"out_of_range": 7},
-        "plans_refused": {"malformed": 1},
-        "plan_metrics_refused": {"unit": 2},
-    }
-    house.do(house.live_state.put_stats("shard-0", {**house.figures(), **refused}))  # type: ignore[typeddict-item]
-    shows(page, "Refused 14 Could not be used; see below.")
-    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
-
-
-def test_what_to_do_is_in_sight_beside_long_topics(browser: Page, house: House, address: str) -> None:
-    """Names of sites and zones have no place to break at; the last column is not pushed out of the window."""
-    topic = "hothouse/v1/demo/north-1/greenhouse_climate_computer_of_the_north_side/sample"
-    house.backend.letters = [letter("future_ts")._replace(topic=topic, detail=f"expected {topic}")]
-    browser.renew(960, 900)
-    browser.open(f"{address}/#/system")
-    browser.until("document.querySelector('#letters tbody tr')")
-    box = "document.querySelector('#view .scroll:has(#letters)')"
-    assert browser.ask(f"{box}.scrollWidth - {box}.clientWidth") == 0
 
 
 def test_a_broken_humidity_sensor_makes_no_dew_point(
@@ -390,59 +191,6 @@ def test_an_axis_names_each_of_its_values(page: Page, address: str) -> None:
     steps = "[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 22.5 - 20, 0.3 - 0.2, 250]"
     found = page.ask(f"import('/page/units.js').then((units) => {steps}.map(units.placesOf))")
     assert found == [2, 2, 2, 1, 2, 1, 0, 1, 0, 1, 1, 0]
-
-
-def test_a_part_that_has_died_does_not_work(page: Page, house: House, address: str) -> None:
-    """The live state keeps its last figures: the page says since when it tells nothing, and counts no samples of it."""
-    page.hurry(SYSTEM_MS)
-    page.open(f"{address}/#/system")
-    shows(page, "12.5 a second")
-    house.state.view._told_s["shard-0"] -= 3600
-    shows(page, "0.0 a second 1,200 taken so far.")
-    said = text(page)
-    assert "something fails: shard-0: has reported nothing for 1 h" in said
-    box = "document.querySelector('#ready{}').getBoundingClientRect()"
-    assert page.ask(f"{box.format(' + .note')}.top - {box.format('')}.bottom") > 4
-    assert "Learning (shard-0) fails" in said
-    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
-    shows(page, "12.5 a second")
-    assert "Learning (shard-0) works" in text(page)
-    assert page.complaints == []
-
-
-def test_system_stays_where_it_was_read(browser: Page, house: House, address: str) -> None:
-    """On a phone: new figures leave a table as far to the side as it was drawn, the focus, a fold that is open and a
-    text that is selected. Where the table itself changes its place and the focus stay.
-    """
-    house.backend.letters = [letter("malformed")]
-    browser.renew(360, 780)
-    browser.hurry(SYSTEM_MS)
-    browser.open(f"{address}/#/system")
-    shows(browser, "12.5 a second")
-    table = "document.querySelector('#view .scroll:has(#letters)')"
-    browser.ask(f"""{{ const table = {table}; table.scrollLeft = 150; table.focus();
-        getSelection().selectAllChildren(table.querySelector('tbody code'));
-        document.getElementById('raw').open = true; }}""")
-    assert browser.ask(f"{table}.scrollLeft") == 150
-    held = f"[{table}.scrollLeft, document.activeElement === {table}, document.getElementById('raw').open]"
-    for rate in (20.5, 30.5, 40.5):
-        house.do(house.live_state.put_stats("shard-0", house.figures() | {"samples_per_s": rate}))  # type: ignore[arg-type]
-        shows(browser, f"{rate} a second")
-        assert browser.ask(held) == [150, True, True]
-        assert browser.ask("getSelection().toString()") == "hothouse/v1/demo/north-1/a/sample"
-    house.backend.letters.append(letter("future_ts"))
-    shows(browser, "Time in the future")
-    assert browser.ask(held) == [150, True, True]
-    browser.ask("document.querySelector('#raw a[href=metrics]').focus()")
-    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
-    shows(browser, "12.5 a second")
-    assert browser.ask("document.activeElement.textContent") == "/metrics"
-    assert browser.complaints == []
-
-
-def letter(reason: str) -> DeadLetter:
-    """Something that was kept out."""
-    return DeadLetter(0, 7, 0, ORIGIN_MS, "hothouse/v1/demo/north-1/a/sample", reason, f"{reason} it is", b"{}")
 
 
 def test_the_description_of_the_api_works_without_another_address(page: Page, address: str) -> None:

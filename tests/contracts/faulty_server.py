@@ -25,7 +25,7 @@ class FaultyServer:
     def __init__(
         self, inner: ObjectServer, seed: int = 0, chance: float = 0.3, faults: Collection[str] = FAULTS
     ) -> None:  # fmt: skip
-        self._inner, self._rng, self._chance, self._faults = inner, random.Random(seed), chance, list(faults)
+        self._inner, self._rng, self.chance, self._faults = inner, random.Random(seed), chance, list(faults)
         self.url, self.next, self.happened = inner.url, list[str](), list[str]()
         self._late: list[Callable[[], object]] = []  # puts that will arrive once more
         self._before: dict[str, Objects] = {}  # lists as they were
@@ -74,7 +74,7 @@ class FaultyServer:
         if self.next:
             fault = self.next.pop(0)
         else:
-            fault = self._rng.choice(self._faults) if self._faults and self._rng.random() < self._chance else ""
+            fault = self._rng.choice(self._faults) if self._faults and self._rng.random() < self.chance else ""
         fault = fault if fault in possible else ""
         if fault:
             self.happened.append(fault)

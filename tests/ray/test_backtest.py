@@ -11,7 +11,7 @@ from services.backtest.prequential import spec_of
 from services.backtest.ray_training import training_on_ray
 from services.backtest.retraining import Networks
 from services.backtest.table import read_table
-from tests.services.backtest.test_backtest import made_up
+from tests.services.backtest.short_recordings import made_up
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from services.alert.delivery import Deliverer
-from services.alert.retained_alerts import Message, RetainedAlerts
-from services.earlier_release import bring_over
+from services.alert.retained_alerts import AlertMessage, RetainedAlerts
+from services.earlier_release import bring_files_over
 from services.errors import StartError, StorageAwayError
 from services.ingest.alerts.alert_journal import AlertJournal, JournalReader, changes_of
 from services.messages import ShownAlert
@@ -71,20 +71,20 @@ def told(storage: Storage) -> list[tuple[str, int]]:
 def test_everything_is_brought_over_once(tmp_path: Path, storage: Storage) -> None:
     """Letters, changes with their offsets, what was told of them, and topics; no file is left."""
     earlier(tmp_path / "storage")
-    bring_over(tmp_path / "storage", storage)
+    bring_files_over(tmp_path / "storage", storage)
     assert DeadLetters(storage, 3).newest() == LETTERS[::-1]
     assert [one.alert for one in JournalReader(storage, "p3").read(0)[0]] == CHANGES
     assert [offset for offset, _ in AlertJournal(storage, 3).since(113)] == [113, 117]
     assert told(storage) == [("b1", 1), ("c1", 1)]
-    sent: list[Message] = []
+    sent: list[AlertMessage] = []
 
-    def publish(messages: Sequence[Message]) -> None:
+    def publish(messages: Sequence[AlertMessage]) -> None:
         sent.extend(messages)
 
     RetainedAlerts(storage, publish, 60, Clock()).begin()
     assert sent == [(TOPIC, b'{"id": "a1"}')]
     assert not list((tmp_path / "storage").glob("*.sqlite*"))
-    bring_over(tmp_path / "storage", storage)
+    bring_files_over(tmp_path / "storage", storage)
     assert [one.count for one in count_dead_letters(storage)] == [7]
     assert told(storage) == []
 
@@ -107,9 +107,9 @@ def test_a_start_that_was_killed_on_the_way_begins_anew(
     original = storage._write
     monkeypatch.setattr(storage, "_write", write)
     with pytest.raises(StorageAwayError):
-        bring_over(tmp_path / "storage", storage)
+        bring_files_over(tmp_path / "storage", storage)
     assert len(list((tmp_path / "storage").glob("*.sqlite"))) == 4
-    bring_over(tmp_path / "storage", storage)
+    bring_files_over(tmp_path / "storage", storage)
     assert DeadLetters(storage, 3).newest() == LETTERS[::-1]
     assert _changes(storage, "a1") == CHANGES[:2]
     assert told(storage) == [("b1", 1), ("c1", 1)]
@@ -118,7 +118,7 @@ def test_a_start_that_was_killed_on_the_way_begins_anew(
 def test_nothing_that_was_told_or_not_is_mixed_up(tmp_path: Path, storage: Storage) -> None:
     """A channel that had heard nothing of what is left hears all of it; one that had heard everything, nothing."""
     earlier(tmp_path / "storage", told=9)
-    bring_over(tmp_path / "storage", storage)
+    bring_files_over(tmp_path / "storage", storage)
     assert len(told(storage)) == 4
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_damaged_stops_the_start(tmp_path: Path) -> None:
     """It is named, and stays."""
     (tmp_path / "deadletters-p0.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(StartError, match=r"deadletters-p0\.sqlite cannot be brought over"):
-        bring_over(tmp_path, stored_in(tmp_path))
+        bring_files_over(tmp_path, stored_in(tmp_path))
     assert (tmp_path / "deadletters-p0.sqlite").exists()
 
 

@@ -25,7 +25,6 @@ from services.ingest.forecasting import ForecastOrigin
 from services.ingest.learned.example_intake import ExampleIntake
 from services.ingest.learned.learned_parts import LearnedParts, loaded
 from services.ingest.paths.outlook import night_at
-from services.ingest.paths.zone_question import DAY_MS
 from services.ingest.plans.intake import PartitionPlans
 from services.store.forecasts import IssuedForecast
 from services.store.rows import ClosedStep, SiteStep
@@ -34,6 +33,8 @@ __all__ = ["PartitionLearner"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+
+_DAY_MS = 86_400_000
 
 
 class PartitionLearner:
@@ -107,7 +108,7 @@ class PartitionLearner:
         if end_ms % half_ms or not same_clock(self.place_of(site), end_ms - half_ms, end_ms):
             return
         at = np.full(len(indices), end_ms, np.int64)
-        today, before = (self.parts.rings.window(indices, at - back, length) for back in (0, DAY_MS))
+        today, before = (self.parts.rings.window(indices, at - back, length) for back in (0, _DAY_MS))
         self.parts.seen_changes.learn(indices, *(seen_columns(rows, self.spec.channels) for rows in (today, before)))
 
     def _keep_examples(self, step: SiteStep, indices: I64) -> None:
@@ -206,7 +207,7 @@ class PartitionLearner:
         quantiles, climatology = forecast.quantiles[there], forecast.climatology[there]
         self.parts.scores.issue(indices[there], quantiles, climatology, forecast.age_steps)
 
-    def grow_trees(self, forest: Forest) -> None:
+    def use_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""
         self.revision += 1
         self.forecaster.forest = forest

@@ -13,7 +13,7 @@ import ray
 from services.ingest.figures import ShardFigures
 from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.questions import Questions
-from services.ingest.sinks.live_state_sink import ZonePast
+from services.ingest.sinks.live_state_sink import PastRows
 from services.messages import ShownAlert, ShownAlerts, ZoneForecast
 
 __all__ = ["LiveStateLink"]
@@ -32,7 +32,7 @@ class _Unsent:
     """What the live state has not been told yet."""
 
     forecasts: list[ZoneForecast] = field(default_factory=list)
-    past: dict[tuple[str, str], ZonePast] = field(default_factory=dict)  # by site and zone
+    past: dict[tuple[str, str], PastRows] = field(default_factory=dict)  # by site and zone
     alerts: dict[str, ShownAlert] = field(default_factory=dict)  # by id
     stats: ShardFigures | None = None
 

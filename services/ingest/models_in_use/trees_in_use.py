@@ -28,7 +28,7 @@ class HasTrees(Protocol):
     def forecaster(self) -> OnlineForecaster:
         """The forecaster of its zones."""
 
-    def grow_trees(self, forest: Forest) -> None:
+    def use_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""
 
 
@@ -68,7 +68,7 @@ class TreesInUse(ModelInUse[HasTrees, Forest]):
         return learner.forecaster.forest
 
     def _use(self, learner: HasTrees, model: Forest) -> None:
-        learner.grow_trees(model)
+        learner.use_trees(model)
 
     def _arrays(self, model: Forest) -> Mapping[str, Any]:
         return model.state_dict() if len(model) else {}

@@ -1,4 +1,4 @@
-"""Step 9 of the way of a reading: what a zone's scenarios say, made when somebody asks."""
+"""Steps 8 and 9 of the way of a reading: what a zone's scenarios say, made when somebody asks."""
 
 from __future__ import annotations
 

@@ -19,8 +19,6 @@ from services.messages import F32, I64, ChangeAsked, ZoneWhatIf
 
 __all__ = ["ZoneQuestion", "asked_of", "zone_question"]
 
-DAY_MS = 86_400_000
-
 
 @dataclass(frozen=True, slots=True)
 class ZoneQuestion:

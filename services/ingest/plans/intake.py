@@ -17,7 +17,7 @@ from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
 from edge.wire.reading import FUTURE_TOLERANCE_MS
 from edge.wire.topic import SITE_ZONE
-from models.features.plans import Kind, Plan, Plans
+from models.features.plans import Plan, PlanKind, Plans
 from services.ingest.plans.refused import count_of
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
@@ -49,7 +49,7 @@ _Key = tuple[str, str]  # zone and source
 class _Source:
     """When a source issued plans for a zone in the last 15 days, which tells a repeated one."""
 
-    kind: Kind  # of the newest
+    kind: PlanKind  # of the newest
     issued_ms: list[int]  # in the order in which they came
 
 

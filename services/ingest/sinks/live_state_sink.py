@@ -9,9 +9,9 @@ from services.ingest.figures import ShardFigures
 from services.messages import ShownAlert, ZoneForecast
 from services.store.rows import ClosedStep
 
-__all__ = ["LiveStatePublisher", "LiveStateSink", "ZonePast"]
+__all__ = ["LiveStatePublisher", "LiveStateSink", "PastRows"]
 
-ZonePast = tuple[list[int], dict[str, list[float | None]]]
+PastRows = tuple[list[int], dict[str, list[float | None]]]
 """Ends and targets of a zone's newest rows."""
 
 
@@ -38,7 +38,7 @@ class LiveStateSink:
 
     def __init__(
         self, live_state: LiveStatePublisher, past_due: set[str], is_behind: Callable[[], bool],
-        past: Callable[[str, str], ZonePast | None],
+        past: Callable[[str, str], PastRows | None],
     ) -> None:  # fmt: skip
         self._live_state, self._past_due, self._is_behind, self._past = live_state, past_due, is_behind, past
 

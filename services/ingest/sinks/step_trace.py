@@ -1,4 +1,4 @@
-"""Step 4 to 9 of the way of a reading, for operators: a step in a shard's log, and as spans where traces are on.
+"""Steps 4 to 9 of the way of a reading, for operators: a step in a shard's log, and as spans where traces are on.
 
 All of a step has the ids of ``edge.wire.trace_id``. When traces are off, a round costs a few calls that return at once,
 and a step the lines of the log.

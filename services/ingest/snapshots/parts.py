@@ -41,7 +41,7 @@ class MadeBy(TypedDict):
     log: NotRequired[str]  # its name, where it has one
 
 
-class Figures(TypedDict):
+class FiguresState(TypedDict):
     """Counts since the beginning of the log, and times by site."""
 
     counts: dict[str, int]
@@ -91,7 +91,7 @@ class Parts(TypedDict):
 
     made_by: MadeBy
     windows: dict[str, Any]  # see services.ingest.windows
-    figures: Figures
+    figures: FiguresState
     newest: Newest
     waiting: list[dict[str, Any]]  # origins (services.ingest.forecasting) that wait for their forecast
     rings: RingsState
@@ -159,7 +159,7 @@ def upgraded(name: str, version: int, state: Any, forms: Mapping[str, Form] = PA
 
 def parts_of_format_10(state: Mapping[str, Any]) -> dict[str, Any]:
     """The parts, all of version 1, of the state that a snapshot of format 10 holds as one."""
-    figures = {name: state[name] for name in Figures.__annotations__}
+    figures = {name: state[name] for name in FiguresState.__annotations__}
     same = {name: state[name] for name in Parts.__annotations__ if name in state}
     return {
         "made_by": {name: state[name] for name in ("rows_by", "learned_by")}, "figures": figures,

@@ -14,9 +14,9 @@ from edge.wire.reading import Refusal, decode_refusals
 from edge.wire.topic import parse_topic
 from services.store.rows import ClosedStep, DeadLetter
 
-__all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "Place"]
+__all__ = ["CamePlan", "Closed", "Feed", "Left", "Mark", "PlacedRecord"]
 
-Place = tuple[int, Record]
+PlacedRecord = tuple[int, Record]
 """A record and its place among those that were fed with it."""
 
 _PAYLOAD_BYTES = 1024
@@ -79,29 +79,29 @@ class Feed:
         self._steps: list[tuple[int, ClosedStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
-        self._marks: list[tuple[Place, int, Left | None]] = []
+        self._marks: list[tuple[PlacedRecord, int, Left | None]] = []
 
     def step(self, at: int, step: ClosedStep) -> None:
         """A step that the record at place ``at`` closed."""
         self._steps.append((at, step))
 
-    def letter(self, place: Place, item: int, topic: str, reason: str, detail: str, payload: bytes) -> None:
+    def letter(self, place: PlacedRecord, item: int, topic: str, reason: str, detail: str, payload: bytes) -> None:
         """A dead letter; ``item`` tells those of a record apart."""
         at, record = place
         where = record.partition, record.offset, item, record.receive_ms
         self._dead_letters.append((at, DeadLetter(*where, topic, reason, detail, payload[:_PAYLOAD_BYTES])))
 
-    def notice_item(self, place: Place) -> int:
+    def notice_item(self, place: PlacedRecord) -> int:
         """The item of the next letter that a record's closing brings: -1, -2 and so on."""
         return -1 - sum(at == place[0] and letter.item < 0 for at, letter in self._dead_letters)
 
-    def corrupt(self, place: Place, detail: str) -> None:
+    def corrupt(self, place: PlacedRecord, detail: str) -> None:
         """A record that cannot be decoded."""
         record = place[1]
         self.closed.rejected["corrupt_record"] = self.closed.rejected.get("corrupt_record", 0) + 1
         self.letter(place, 0, record.topic, "corrupt_record", detail, record.payload)
 
-    def refused(self, place: Place) -> None:
+    def refused(self, place: PlacedRecord) -> None:
         """A record of what the gateway refused."""
         try:
             refusals = decode_refusals(place[1].payload)
@@ -118,11 +118,11 @@ class Feed:
             return self.closed.plans_refused if refusal.whole else self.closed.plan_metrics_refused
         return self.closed.rejected if refusal.whole else self.closed.values_refused
 
-    def plan(self, place: Place, closed_ms: int | None, now_ms: int) -> None:
+    def plan(self, place: PlacedRecord, closed_ms: int | None, now_ms: int) -> None:
         """A plan that came at the site's ``now_ms``, when its rows had closed up to ``closed_ms``."""
         self._plans.append((place[0], CamePlan(place[1], closed_ms, now_ms)))
 
-    def mark(self, place: Place, now_ms: int, left: Left | None = None) -> None:
+    def mark(self, place: PlacedRecord, now_ms: int, left: Left | None = None) -> None:
         """A tick or an event, after it was taken at the site's ``now_ms``; ``left`` is the zone that left with it."""
         self._marks.append((place, now_ms, left))
 

@@ -24,7 +24,7 @@ from edge.log import Record
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import Run, in_columns, take_runs
-from services.ingest.windows.closed import Closed, Feed, Place
+from services.ingest.windows.closed import Closed, Feed, PlacedRecord
 from services.ingest.windows.headers import HeaderTable
 from services.ingest.windows.seen_origins import SeenOrigins
 from services.ingest.windows.site_rules import SiteRules
@@ -33,7 +33,7 @@ from services.ingest.windows.site_zones import Silent, Zones
 
 __all__ = ["GAP_MS", "LONG_SILENCE_MS", "Closed", "PartitionWindows"]
 
-_Places = list[Place]
+_Places = list[PlacedRecord]
 
 
 class _Part(NamedTuple):
@@ -247,7 +247,7 @@ def _stretches(places: _Places, feed: Feed) -> list[_Places]:
     return [stretch for stretch in stretches if stretch]
 
 
-def _take_other(site: SiteWindows, place: Place, feed: Feed) -> None:
+def _take_other(site: SiteWindows, place: PlacedRecord, feed: Feed) -> None:
     """Take a plan, a tick or an event, at the time that it is for the site before that."""
     record, now_ms = place[1], site.now_ms(place[1].receive_ms)
     if record.kind == "plan":
@@ -259,7 +259,7 @@ def _take_other(site: SiteWindows, place: Place, feed: Feed) -> None:
         feed.mark(place, now_ms, site.event(place, feed))
 
 
-def _holds_samples(place: Place) -> bool:
+def _holds_samples(place: PlacedRecord) -> bool:
     return place[1].kind == "samples"
 
 

@@ -15,7 +15,7 @@ from edge.wire.hints import of_zone
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
-from services.ingest.windows.closed import Feed, Left, Place
+from services.ingest.windows.closed import Feed, Left, PlacedRecord
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
@@ -68,7 +68,7 @@ class SiteWindows:
                 return end, end + self.settings.lateness_ms
         return None
 
-    def samples(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> int:
+    def samples(self, run: RunSamples, places: Sequence[PlacedRecord], feed: Feed) -> int:
         """Take a run of samples; how many of its records are done with. ``places`` are its records.
 
         Afterwards :attr:`names` may be another object: then whatever the earlier one has numbered must be numbered
@@ -85,7 +85,7 @@ class SiteWindows:
         feed.corrupt(places[run.records], run.error)
         return run.records + 1
 
-    def tick(self, place: Place, feed: Feed) -> None:
+    def tick(self, place: PlacedRecord, feed: Feed) -> None:
         """Close the open rows of a silent site by receive time."""
         if self._newest_ms is None:
             return
@@ -126,7 +126,7 @@ class SiteWindows:
         is_believed = silent_ms >= long_ms and received_ms - ticked_ms <= GAP_MS
         return received_ms if is_believed else min(received_ms, ticked_ms)
 
-    def event(self, place: Place, feed: Feed) -> Left | None:
+    def event(self, place: PlacedRecord, feed: Feed) -> Left | None:
         """Take a change of what rows are made by, or of which zones are there; other events change nothing. Gives the
         zone that leaves at once.
         """
@@ -158,7 +158,7 @@ class SiteWindows:
         self._sensors.forget(zone)
         return Left(zone, self.closed_ms)
 
-    def _into_one_row(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> bool:
+    def _into_one_row(self, run: RunSamples, places: Sequence[PlacedRecord], feed: Feed) -> bool:
         """Take a run of one open row that closes none, as nearly all do; else do nothing."""
         if run.end_ms is None or self.closed_ms is None or run.end_ms <= self.closed_ms:
             return False
@@ -177,7 +177,7 @@ class SiteWindows:
             self._heard_ms = places[_record_of(run, trusted_ms.argmax())][1].receive_ms
         return True
 
-    def _up_to_each_closing(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
+    def _up_to_each_closing(self, run: RunSamples, places: Sequence[PlacedRecord], feed: Feed) -> None:
         """Take any run, up to and with each sample that lets a step close: what follows meets the closed step."""
         ends = self.settings.grid.ends_of(run.samples.ts_ms)
         done = 0
@@ -220,7 +220,7 @@ class SiteWindows:
         self._newest_ms, self._quiet_ms, self._ticked_ms = newest_ms, None, 0
         return True
 
-    def _late(self, at: I64, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
+    def _late(self, at: I64, run: RunSamples, places: Sequence[PlacedRecord], feed: Feed) -> None:
         feed.closed.late += len(at)
         samples = self.names.samples(self.name, run.samples, at)
         for (record, item), sample in zip(run.places(at), samples, strict=True):
@@ -232,7 +232,7 @@ class SiteWindows:
             )
             feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
 
-    def _advance(self, place: Place, watermark_ms: int, feed: Feed) -> None:
+    def _advance(self, place: PlacedRecord, watermark_ms: int, feed: Feed) -> None:
         target = self.settings.grid.last_end(watermark_ms)
         if self.closed_ms is not None and target <= self.closed_ms:
             return
@@ -275,7 +275,7 @@ class SiteWindows:
             self._sensors.forget(zone)
         return self._sensors.units.faults
 
-    def _tell_units(self, place: Place, step: ClosedStep, feed: Feed) -> None:
+    def _tell_units(self, place: PlacedRecord, step: ClosedStep, feed: Feed) -> None:
         """A letter about each sensor whose unit was found wrong with this step, or right again.
 
         Their items count down from -1, for those of the record's samples count up.

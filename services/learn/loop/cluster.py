@@ -1,4 +1,4 @@
-"""Steps 11-16 of the way of a reading: the running system on Ray, as the retrainer sees it."""
+"""Steps 11 to 16 of the way of a reading: the running system on Ray, as the retrainer sees it."""
 
 from __future__ import annotations
 

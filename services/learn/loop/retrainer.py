@@ -1,4 +1,4 @@
-"""Steps 11-17 of the way of a reading: runs retrainings, and keeps the loop going.
+"""Steps 11 to 17 of the way of a reading: runs retrainings, and keeps the loop going.
 
 Three threads. One waits for a trigger, has a challenger trained and judged on held-back rows, and registers it. One
 has it compared with the champion on live rows, promotes it when it may, and takes a champion back that turns out worse

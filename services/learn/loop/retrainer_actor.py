@@ -1,4 +1,4 @@
-"""Steps 11-16 of the way of a reading: the retrainer as a named Ray actor."""
+"""Steps 11 to 16 of the way of a reading: the retrainer as a named Ray actor."""
 
 from __future__ import annotations
 

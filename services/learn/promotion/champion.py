@@ -1,4 +1,4 @@
-"""Step 16 of the way of a reading: the ``champion`` alias, who moves it and who follows it.
+"""Steps 15 and 16 of the way of a reading: the ``champion`` alias, who moves it and who follows it.
 
 The alias in the registry says what should serve. It is moved here, or in MLflow's page; in both cases it is followed
 here, and here only, to the model pointer and so to the replicas.

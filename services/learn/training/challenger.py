@@ -1,4 +1,4 @@
-"""Steps 12-14 of the way of a reading: one retraining, from the history to a judged challenger.
+"""Steps 12 to 14 of the way of a reading: one retraining, from the history to a judged challenger.
 
 Runs in the process of :func:`services.learn.training.task.run_job`; the retrainer itself never imports this module.
 """

@@ -1,4 +1,4 @@
-"""Steps 12-14 of the way of a reading: what one retraining is given."""
+"""Steps 12 to 14 of the way of a reading: what one retraining is given."""
 
 from __future__ import annotations
 

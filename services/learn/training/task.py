@@ -1,4 +1,4 @@
-"""Steps 12-14 of the way of a reading: one retraining as a Ray task, and how its result is waited for.
+"""Steps 12 to 14 of the way of a reading: one retraining as a Ray task, and how its result is waited for.
 
 It runs in a process of its own that ends with it. Ray Data, Ray Train and torch, or the tree library, need most of a
 gigabyte, which the retrainer must not hold while nothing is trained. So this module imports none of them.

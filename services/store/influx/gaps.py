@@ -9,16 +9,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["KINDS", "Gap", "Gaps", "Kind", "Stream"]
+__all__ = ["KINDS", "Gap", "Gaps", "Stream", "StreamKind"]
 
-Kind = Literal["rows", "forecasts"]
-KINDS: tuple[Kind, ...] = ("rows", "forecasts")
+StreamKind = Literal["rows", "forecasts"]
+KINDS: tuple[StreamKind, ...] = ("rows", "forecasts")
 
 
 class Stream(NamedTuple):
     """A site's rows, or its forecasts."""
 
-    kind: Kind
+    kind: StreamKind
     site: str
 
 

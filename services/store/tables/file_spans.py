@@ -13,9 +13,9 @@ from services.store.storage import Storage
 from services.store.tables.delta_log import TableFile, TableState
 from services.store.tables.read_files import FETCHED_AT_ONCE, fetchers, read_files
 
-__all__ = ["FileSpans", "Span", "one_then_several"]
+__all__ = ["FileSpans", "SpanOfSites", "one_then_several"]
 
-Span = dict[str, tuple[int, int]]
+SpanOfSites = dict[str, tuple[int, int]]
 """The first and the last time of each site in a file; both ends count."""
 
 
@@ -24,9 +24,9 @@ class FileSpans:
 
     def __init__(self, storage: Storage, folder: str, time_column: str) -> None:
         self._storage, self._folder, self._time = storage, folder, time_column
-        self._known: dict[str, Span] = {}
+        self._known: dict[str, SpanOfSites] = {}
 
-    def of(self, state: TableState, files: Sequence[TableFile]) -> list[Span]:
+    def of(self, state: TableState, files: Sequence[TableFile]) -> list[SpanOfSites]:
         """The span of each file; those that are not known yet are read together. Raises :class:`HistoryError`."""
         known = self._known
         new = [file for file in files if file.path not in known and file.sites[0] != file.sites[1]]
@@ -36,7 +36,7 @@ class FileSpans:
             known = self._known = kept | dict(zip((file.path for file in new), read, strict=True))
         return [known.get(file.path) or {file.sites[0]: (file.first_ms, file.last_ms)} for file in files]
 
-    def _read(self, state: TableState, file: TableFile) -> Span:
+    def _read(self, state: TableState, file: TableFile) -> SpanOfSites:
         assert state.schema is not None
         sizes = {f"{self._folder}/{file.path}": file.size}
         rows = read_files(self._storage, sizes, state.schema, ["site", self._time], None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,13 +12,12 @@ from hypothesis import strategies as st
 
 from edge.gateway.uplink.forward import LogTarget, Uplink
 from edge.gateway.uplink.open_uplink import mqtt_address, open_target
-from edge.log import LogClosedError, LogError, LogFullError, LogReplacedError, NewRecord, Origin, partition_of
+from edge.log import LogClosedError, LogError, LogFullError, LogReplacedError, NewRecord, Origin
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.tls_files import TlsFiles
+from tests.edge.log.sqlite_logs import PARTITION, to_format_1
 from tests.patience import patience_s, until
-
-PARTITION = partition_of("demo", 4)
 
 
 class Target:
@@ -375,26 +373,6 @@ def test_records_of_a_migrated_buffer_are_told_apart(tmp_path: Path) -> None:
         Origin(buffer.id, 0), Origin(buffer.id, 1),
     ]  # fmt: skip
     buffer.close()
-
-
-def to_format_1(path: Path) -> None:
-    """Turn an empty log into what the first version wrote, with two records of "demo"."""
-    import zlib
-
-    with sqlite3.connect(path) as db:
-        db.executescript(
-            "DROP TABLE records; DROP TABLE sites; DELETE FROM meta WHERE key = 'id';"
-            "UPDATE meta SET value = '1' WHERE key = 'format';"
-            "CREATE TABLE sites (site TEXT PRIMARY KEY) WITHOUT ROWID;"
-            "CREATE TABLE records (id INTEGER PRIMARY KEY, site TEXT NOT NULL, kind TEXT NOT NULL, receive_ms INTEGER"
-            " NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, crc INTEGER NOT NULL);"
-        )
-        db.execute("INSERT INTO sites VALUES ('demo')")
-        for n in range(2):
-            row = (PARTITION << 40 | n, "demo", "samples", 1000 + n, "t", b"%d" % n, zlib.crc32(b"%d" % n))
-            db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        db.execute("UPDATE heads SET end_offset = 2, receive_ms = 1001 WHERE partition = ?", (PARTITION,))
-    db.close()
 
 
 def test_an_address_is_kafka_or_mqtt() -> None:

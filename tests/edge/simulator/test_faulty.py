@@ -9,7 +9,7 @@ import pytest
 from edge.recordings.replay import RecordingSource
 from edge.simulator.faults import Fault
 from edge.simulator.faulty import FaultySource, parse_fault
-from tests.edge.recordings.test_importing import START_MS, ListSource, sample
+from tests.edge.recordings.list_source import START_MS, ListSource, sample
 
 
 def test_a_fault_befalls_the_main_sensor_only(recording: Path) -> None:

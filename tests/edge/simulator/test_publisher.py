@@ -26,7 +26,7 @@ from edge.simulator.publisher.link import LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.wire.plan import PlanMessage, encode_plan
 from edge.wire.reading import Sample, decode
-from tests.edge.recordings.test_importing import START_MS, ListSource
+from tests.edge.recordings.list_source import START_MS, ListSource
 from tests.patience import patience_s
 from tests.patience import until as wait_for
 from tests.running import running

@@ -10,7 +10,7 @@ import pytest
 
 from services.alert.alert_deliveries import AlertDeliveries
 from services.alert.delivery import Deliverer
-from services.alert.retained_alerts import Message, RetainedAlerts
+from services.alert.retained_alerts import AlertMessage, RetainedAlerts
 from services.alert.waiting_mails import WaitingMails
 from services.config import load_settings
 from services.errors import HothouseError, StartError
@@ -25,7 +25,7 @@ class Broker:
         self.held: dict[str, bytes] = {}
         self.away = False
 
-    def publish(self, messages: Sequence[Message]) -> None:
+    def publish(self, messages: Sequence[AlertMessage]) -> None:
         if self.away:
             raise HothouseError("the broker did not take it")
         for topic, payload in messages:
@@ -147,7 +147,7 @@ def test_a_broker_far_away_gets_thousands_again(
     deliverer, publish = Deliverer(tmp_path, channel, clock), broker.publish
     journal(tmp_path, *(change(f"a{n}", 1) for n in range(2500)))
 
-    def slow(messages: Sequence[Message]) -> None:
+    def slow(messages: Sequence[AlertMessage]) -> None:
         if len(messages) > 1000:
             raise HothouseError("the broker did not take it")
         publish(messages)

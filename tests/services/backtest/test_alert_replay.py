@@ -21,7 +21,7 @@ from services.backtest.table import Table, read_table
 from services.cli import app
 from services.cli.alerts.alert_score import shown, write
 from services.errors import HothouseError
-from tests.services.backtest.test_backtest import made_up
+from tests.services.backtest.short_recordings import made_up
 
 pytestmark = pytest.mark.thorough
 

@@ -12,7 +12,7 @@ from services.backtest.frames import backtest, options_of, table_of_frames
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import read_table
 from services.errors import ConfigError, HothouseError
-from tests.services.backtest.test_backtest import made_up
+from tests.services.backtest.short_recordings import made_up
 
 pytestmark = pytest.mark.thorough
 

@@ -10,7 +10,7 @@ import pytest
 from models.pretraining.fine_tuner import FineTuning, fine_tune
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table, read_table
-from tests.services.backtest.test_backtest import DAY_MS, made_up
+from tests.services.backtest.short_recordings import DAY_MS, made_up
 
 OPTIONS = BacktestOptions(warmup_ms=2 * DAY_MS, every_ms=3_600_000, fine_tune=True, trees=False)
 

@@ -9,7 +9,7 @@ from services.backtest import retraining as network
 from services.backtest.prequential import BacktestOptions, replay, spec_of
 from services.backtest.retraining import Networks, train_here
 from services.backtest.table import read_table, sun_longitude
-from tests.services.backtest.test_backtest import DAY_MS, made_up
+from tests.services.backtest.short_recordings import DAY_MS, made_up
 
 
 @pytest.fixture

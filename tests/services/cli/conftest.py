@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.cli.fake_hothouse import FakeHothouse
+from tests.services.serve.system import System, alerted_system
 
 
 @pytest.fixture
@@ -38,3 +39,11 @@ def running(fake: FakeHothouse, tmp_path: Path) -> FakeHothouse:
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """One with alerts, whose client asks it without a network."""
+    made = alerted_system()
+    yield made
+    made.client.close()

@@ -14,8 +14,8 @@ from services.cli.running.client import Client
 from services.config import load_settings
 from services.errors import HothouseError
 from tests.services.cli.command_line import in_turn
+from tests.services.serve.fakes import alert
 from tests.services.serve.system import System
-from tests.services.serve.test_alerts import alert, system  # noqa: F401 - a fixture
 
 COLD = "demo/north-1 cold 72 % between 04:00 and 06:30; air 1.8 °C (critical)"
 
@@ -45,7 +45,7 @@ def test_while_nobody_answers_nothing_is_said() -> None:
 
 
 def test_it_asks_the_api_and_prints_the_worst(
-    system: System,  # noqa: F811
+    system: System,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -14,7 +14,6 @@ from services.config import load_settings
 from services.errors import HothouseError
 from tests.services.cli.command_line import in_turn
 from tests.services.serve.system import System
-from tests.services.serve.test_alerts import system  # noqa: F401 - a fixture
 
 FULL = "shard-0: a/1.parquet cannot be written: no space left on device, 3 MiB wait"
 ADVICE = "`hothouse status` shows all that fails now; docs/operations.md says what to do"
@@ -59,7 +58,7 @@ def test_while_nobody_answers_nothing_is_said() -> None:
 
 
 def test_it_asks_the_api(
-    system: System,  # noqa: F811
+    system: System,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from edge.log import NewRecord
 from edge.wire.plan import Path, PlanKind, PlanMessage, encode_plan, plan_topic
+from services.messages import ZonePlan
+from tests.services.ingest.rig import day
 from tests.services.ingest.samples import T0
+
+__all__ = ["HOUR", "T0", "heating", "known", "plan_record", "planned_day", "weather"]
 
 HOUR = 3_600_000
 
@@ -32,4 +36,23 @@ def heating(receive_ms: int, zone: str = "z1", level: float = 18.0, **more: obje
     return plan_record(receive_ms, {"sp_heat_c": path}, **given)  # type: ignore[arg-type]
 
 
-__all__ = ["HOUR", "T0", "heating", "plan_record", "weather"]
+def planned_day(steps: int = 40) -> list[NewRecord]:
+    """A day of samples in which plans come, one of them twice and one that nobody can read."""
+    records: list[NewRecord] = []
+    for n, record in enumerate(day(steps)):
+        records.append(record)
+        if n % 12 == 3:
+            records.append(weather(record.receive_ms, first=n / 4))
+        if n % 24 == 7:
+            records += [heating(record.receive_ms, level=16 + n / 8)] * 2
+        if n == 20:
+            records.append(
+                NewRecord("demo", "plan", record.receive_ms, b'{"heating":[[0,18.5]]}', "hothouse/v1/demo/z1/d/plan")
+            )
+    return records
+
+
+def known(plans: list[ZonePlan] | None) -> list[tuple[str, str, int]]:
+    """Zone, source and issue of each plan that a zone is told of."""
+    assert plans is not None
+    return [(plan["zone"], plan["source"], plan["issued_ms"]) for plan in plans]

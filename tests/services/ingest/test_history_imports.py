@@ -2,104 +2,50 @@
 
 from __future__ import annotations
 
-import math
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from edge.log import NewRecord
-from edge.log.memory import MemoryLog
-from edge.wire.samples import SampleColumns, encode_samples
 from edge.wire.topic import SITE_ZONE
-from services.errors import HistoryError, StorageAwayError
-from services.forecast_spec import forecast_spec
-from services.ingest.shard import Shard
-from services.ingest.snapshots.regrow import REGROW_DAYS
-from services.store.history import History, zone_table
-from services.store.imports.import_job import ImportJob, ImportNote, new_job, open_jobs, words
-from services.store.plan_history import PlanHistory
+from services.errors import HistoryError
+from services.store.history import zone_table
+from services.store.imports.import_job import ImportNote, new_job, open_jobs, words
 from services.store.rows import SiteStep
 from services.store.tables.row_table import RowTable
-from tests.services.ingest.rig import Clock, Crashed, Rig, dying, filled
+from tests.services.ingest.late_history import DAY, PAST, finish, history, in_order, late, rows_made, rows_of, stream
+from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
-
-DAY = 288
-PAST = 100
-"""Steps that come late."""
-
-
-def stream(first: int, last: int, zones: Sequence[str] = ("z1", "z2"), seq: int = 0) -> Iterator[NewRecord]:
-    """Steps ``first`` to ``last``, of a day's course that is not the same each day."""
-    for n in range(first, last):
-        at, turn = T0 + n * STEP, 2 * math.pi * n / DAY
-        batch = [
-            sample(
-                at, seq + n, zone, air_temp_c=20 + 4 * math.sin(turn) + n % 7 / 3, rh_pct=70.0 - n % 11, co2_ppm=500.0
-            )
-            for zone in zones
-        ]
-        batch.append(sample(at, seq + n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5))
-        yield from new_records([batch])
-
-
-def rows_of(rig: Rig, until_step: int) -> pa.Table:
-    """The history's zone rows that end by then."""
-    return history(rig).read(None, T0 + until_step * STEP)
-
-
-def history(rig: Rig) -> History:
-    return History(rig.settings.storage_folder, forecast_spec(rig.settings).channels)
-
-
-def finish(rig: Rig, shard: Shard) -> None:
-    """Let the shard work until nothing is left to do."""
-    rig.clock.tick_s = 0.05
-    for _ in range(2000):
-        busy = shard.step()
-        if not busy and all(job.note()["state"] == "done" for job in open_jobs(rig.settings.storage_folder)):
-            break
-    shard.flush()
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, Shard]:
-    """All steps, in their order."""
-    rig = Rig(tmp_path_factory.mktemp("whole"), filled(list(stream(0, PAST + 60))))
-    shard = rig.shard()
-    finish(rig, shard)
-    return rig, shard
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """A system that had all steps in their order."""
+    return in_order(tmp_path_factory.mktemp("whole"))
 
 
-def late(folder: Path, log: MemoryLog | None = None) -> Rig:
-    """A system that began with the last steps."""
-    return Rig(folder, log or filled(list(stream(PAST, PAST + 30))))
-
-
-def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: Rig, tmp_path: Path) -> None:
     """A live sample first, then hours of history: rows are the same, and so is every later forecast."""
-    first, _ = whole
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
-    new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
+    new_job(rig.settings.storage_folder, "demo", rows_of(whole, PAST + 1))
     rig.log.append(list(stream(PAST + 30, PAST + 45)))
     finish(rig, shard)
     rig.log.append(list(stream(PAST + 45, PAST + 60)))
     finish(rig, shard)
-    one, other = history(rig).read(), history(first).read()
+    one, other = history(rig).read(), history(whole).read()
     for name in ("zone", "end_ms", *history(rig).channels):
         np.testing.assert_array_equal(
             one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)
         )
     ours, theirs = (
         {(f["zone"], f["origin_ms"]): f["forecasts"]["air_temp_c"] for f in r.live_state.published}
-        for r in (rig, first)
+        for r in (rig, whole)
     )
     newest = sorted(ours)[-1]
     for at in [key for key in ours if key[1] > T0 + (PAST + 46) * STEP]:
@@ -110,14 +56,13 @@ def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig
     assert (job.note()["state"], job.note()["conflicts"], job.has_rows) == ("done", 0, False)
 
 
-def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_what_is_there_stays_and_each_conflict_is_counted(whole: Rig, tmp_path: Path) -> None:
     """Rows that the system made itself win; what is newer than them is no history."""
-    first, _ = whole
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
     before = history(rig).read()
-    wrong = rows_of(first, PAST + 60)
+    wrong = rows_of(whole, PAST + 60)
     place = wrong.column_names.index("air_temp_c")
     wrong = wrong.set_column(place, "air_temp_c", pa.array(wrong["air_temp_c"].to_numpy() + np.float32(1)))
     job = new_job(rig.settings.storage_folder, "demo", wrong)
@@ -131,12 +76,11 @@ def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shar
     assert "say something else than was read, which stays" in words(note)
 
 
-def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_the_same_import_again_is_the_same_job(whole: Rig, tmp_path: Path) -> None:
     """Running it twice adds nothing, and nothing is learned again."""
-    first, _ = whole
     rig = late(tmp_path)
     shard = rig.shard()
-    rows = rows_of(first, 60)
+    rows = rows_of(whole, 60)
     job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, shard)
     before = rig.content(("zones",))
@@ -147,15 +91,14 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
 
 
 @pytest.mark.thorough
-def test_rows_that_were_too_new_come_in_once_newer_ones_are_there(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_rows_that_were_too_new_come_in_once_newer_ones_are_there(whole: Rig, tmp_path: Path) -> None:
     """Nothing ran for days, and what another system has of them is imported first: the same import again, after live
     rows came, fills the gap.
     """
-    first, _ = whole
     rig = late(tmp_path, filled(list(stream(0, 20))))
     shard = rig.shard()
     finish(rig, shard)
-    rows = history(first).read(T0, T0 + 80 * STEP)
+    rows = history(whole).read(T0, T0 + 80 * STEP)
     ends = pa.array(rows["end_ms"].to_numpy() + 4 * DAY * STEP)  # a pause's first three days have rows, without values
     rows = rows.set_column(rows.column_names.index("end_ms"), "end_ms", ends)
     job = new_job(rig.settings.storage_folder, "demo", rows)
@@ -170,15 +113,14 @@ def test_rows_that_were_too_new_come_in_once_newer_ones_are_there(whole: tuple[R
     assert new_job(rig.settings.storage_folder, "demo", rows).id == again.id
 
 
-def test_the_pause_of_a_gateway_is_filled(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_the_pause_of_a_gateway_is_filled(whole: Rig, tmp_path: Path) -> None:
     """Nothing came for hours, and the system made rows without readings. What another system has of these hours takes
     their place, learners know it, and a row with readings stays.
     """
-    first, _ = whole
     rig = Rig(tmp_path, filled([*stream(0, 40), *stream(PAST, PAST + 20)]))
     shard = rig.shard()
     finish(rig, shard)
-    rows = rows_of(first, PAST + 10)
+    rows = rows_of(whole, PAST + 10)
     job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, shard)
     note = job.note()
@@ -196,16 +138,15 @@ def test_the_pause_of_a_gateway_is_filled(whole: tuple[Rig, Shard], tmp_path: Pa
     assert "got values that nobody had read" in words(note)
 
 
-def test_the_outage_of_a_zone_whose_weather_station_sent_on_is_filled(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_the_outage_of_a_zone_whose_weather_station_sent_on_is_filled(whole: Rig, tmp_path: Path) -> None:
     """But for its first hour, which learners bridge. The weather that was read stays."""
-    first, _ = whole
     outage = [
         *new_records([[sample(T0 + n * STEP, n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5)] for n in range(40, PAST)])
     ]
     rig = Rig(tmp_path, filled([*stream(0, 40), *outage, *stream(PAST, PAST + 20)]))
     shard = rig.shard()
     finish(rig, shard)
-    rows = rows_of(first, PAST + 10)
+    rows = rows_of(whole, PAST + 10)
     before = rows_of(rig, PAST + 10)
     job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, shard)
@@ -228,13 +169,9 @@ def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: b
                   for n in range(first, last)]  # fmt: skip
         return list(new_records([[*one, *other] for one, other in zip(weather, meters, strict=True)]))
 
-    whole, rig = (
-        Rig(tmp_path / name, filled([*metered(0, 40), *between, *metered(80, 100)]))
-        for name, between in (("whole", metered(40, 80)), ("late", [] if alone else metered(40, 80, ())))
-    )
-    for each in (whole, rig):
-        finish(each, each.shard())
-    rows = rows_of(whole, 90)
+    rig = Rig(tmp_path, filled([*metered(0, 40), *([] if alone else metered(40, 80, ())), *metered(80, 100)]))
+    finish(rig, rig.shard())
+    rows = rows_made(metered(0, 100), 90)
     job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, rig.shard())
     after = rows_of(rig, 90)
@@ -255,14 +192,12 @@ def test_what_a_counter_gained_in_a_long_pause_counts_once(tmp_path: Path, is_aw
         of_step = ([sample(T0 + n * STEP, n, irrigation_l_m2=n / 10, rh_pct=70.0)] for n in range(first, last))
         return list(new_records(of_step))
 
-    back = 6 * DAY
-    whole = Rig(tmp_path / "whole", filled(metered(0, back + 20)))
-    rig = Rig(tmp_path / "late", filled([*metered(0, 40 if is_away else 0), *metered(back, back + 20)]))
-    for each in (whole, rig):
-        finish(each, each.shard())
-    rows = rows_of(whole, back - 1)
+    back = 4 * DAY + 60
+    rig = Rig(tmp_path, filled([*metered(0, 40 if is_away else 0), *metered(back, back + 20)]))
+    finish(rig, rig.shard())
+    rows = rows_made(metered(0, back + 20), back - 1)
     days = rows["end_ms"].to_numpy() // 86_400_000
-    for part in (days < days[0] + 5, days >= days[0] + 5):
+    for part in (days < days[0] + 4, days >= days[0] + 4):
         new_job(rig.settings.storage_folder, "demo", rows.filter(pa.array(part)))
         finish(rig, rig.shard())
     after = rows_of(rig, back + 10)
@@ -334,204 +269,15 @@ def test_an_import_from_before_pauses_were_filled_can_be_run_again(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: Rig, tmp_path: Path) -> None:
     """Its rows wait in the history; its first sample makes the system learn from them."""
-    first, _ = whole
     rig = late(tmp_path, filled(list(stream(PAST, PAST + 20, ["z1"]))))
     shard = rig.shard()
     finish(rig, shard)
-    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
+    job = new_job(rig.settings.storage_folder, "demo", rows_of(whole, PAST + 1))
     for _ in range(400):
         shard.step()
     assert (job.note()["state"], job.note()["grown"]) == ("added", ["z1"])
     rig.log.append(list(stream(PAST + 20, PAST + 30)))
     finish(rig, shard)
     assert (job.note()["state"], job.note()["grown"]) == ("done", ["z1", "z2"])
-
-
-@pytest.mark.parametrize("crash", ["flushed", "snapshot kept", "taken"])
-@pytest.mark.thorough
-def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
-    whole: tuple[Rig, Shard], tmp_path: Path, crash: str
-) -> None:
-    """Whatever moment it dies at: the same rows, none twice, and the import is done."""
-    first, _ = whole
-    rig = late(tmp_path)
-    shard = rig.shard()
-    finish(rig, shard)
-    new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
-    rig.log.append(list(stream(PAST + 30, PAST + 60)))
-    for moment in range(1, 6):
-        shard = rig.shard(dying(crash, moment))
-        try:
-            finish(rig, shard)
-        except Crashed:
-            continue
-    finish(rig, rig.shard())
-    one, other = history(rig).read(), history(first).read()
-    assert one.select(["zone", "end_ms", "air_temp_c"]).equals(other.select(["zone", "end_ms", "air_temp_c"]))
-    assert [job.note()["state"] for job in open_jobs(rig.settings.storage_folder)] == ["done"]
-
-
-def test_rows_whose_note_could_not_be_kept_are_learned(
-    whole: tuple[Rig, Shard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rows of the only day are there, and the note is not: the day comes again, and learners know it afterwards."""
-    first, _ = whole
-    rig = late(tmp_path)
-    shard = rig.shard()
-    finish(rig, shard)
-    put, failing = ImportJob.put, [True]
-
-    def away_once(job: ImportJob, note: ImportNote, *more: Any) -> None:
-        if failing:
-            failing.clear()
-            raise StorageAwayError("the storage is away")
-        put(job, note, *more)
-
-    monkeypatch.setattr(ImportJob, "put", away_once)
-    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST - 1))
-    assert job.note()["of_days"] == 1
-    finish(rig, shard)
-    note = job.note()
-    assert (failing, note["added"], note["state"], note["grown"]) == ([], 0, "done", ["z1", "z2"])
-
-
-def test_killed_before_its_rows_are_forgotten_they_go_at_the_next_start(
-    whole: tuple[Rig, Shard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The note says that all is done; the rows, which may be gigabytes, are in nobody's way for ever."""
-    first, _ = whole
-    rig = late(tmp_path)
-    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, 60))
-
-    def killed(_: ImportJob) -> None:
-        raise Crashed
-
-    with monkeypatch.context() as dead:
-        dead.setattr(ImportJob, "forget_rows", killed)
-        with pytest.raises(Crashed):
-            finish(rig, rig.shard())
-    assert (job.note()["state"], job.has_rows) == ("done", True)
-    shard = rig.shard()
-    for _ in range(2000):  # it looks at imports now and then
-        if not job.has_rows:
-            break
-        shard.step()
-    assert not job.has_rows
-
-
-def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A folder without its note is never seen."""
-    table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})
-    job = new_job(tmp_path, "demo", table)
-    assert [one.id for one in open_jobs(tmp_path)] == [job.id]
-    (tmp_path / "imports" / ".half").mkdir()
-    assert [one.id for one in open_jobs(tmp_path)] == [job.id]
-    assert ImportJob(tmp_path, job.id).note()["of_days"] == 1
-
-
-@pytest.mark.thorough
-def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
-    """Torn by a power cut, of another version, without its rows: it is told, and the others go on."""
-    first, _ = whole
-    rig = late(tmp_path)
-    shard = rig.shard()
-    finish(rig, shard)
-    imports = rig.settings.storage_folder / "imports"
-    for name, said in (
-        ("0000", ""),
-        ("0001", "{}"),
-        ("0002", '{"site": "demo", "state": "new", "of_days": 1, "days": 0}'),
-    ):
-        (imports / name).mkdir(parents=True)
-        (imports / name / "job.json").write_text(said)
-    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
-    rig.clock.tick_s = 0.05
-    for _ in range(2000):
-        shard.step()
-        if job.note()["state"] == "done":
-            break
-    assert job.note()["state"] == "done"
-    assert "import" in shard.stats()["last_error"]
-
-
-def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
-    """Two sites of a partition: what one closes while both grow again is learned, however far ahead the other is."""
-    ahead, behind = (list(stream(0, 40)) for _ in range(2))
-    other = [record._replace(site="slow", payload=slow(record)) for record in behind]
-    rig = Rig(tmp_path, filled([*ahead, *other[:30]]))
-    shard = rig.shard()
-    finish(rig, shard)
-    recovery = shard._recovery
-    recovery.begin_beside(0, "rows were imported")
-    growing = recovery.beside(0)
-    assert growing is not None
-    while not growing.grow():
-        pass
-    rig.log.append(other[30:])
-    rig.drain(shard)
-    shard.flush()
-    recovery.exchange(0)
-    partition = shard._partitions[0]
-    indices = np.array([partition.learner.parts.rings.index("slow", "z1")], np.int64)
-    rows = partition.learner.parts.rings.window(indices, np.array([partition.learner.latest["slow"].end_ms]), 30)[0]
-    assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
-
-
-@pytest.mark.parametrize("apart_days", [90, -90, -1000])
-def test_sites_far_apart_are_both_grown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_days: int) -> None:
-    """One whose clock is months ahead, or one that stopped months ago: each site's own last days are learned, and no
-    time is spent on the days between.
-    """
-    apart_ms = apart_days * DAY * STEP
-    demo = list(stream(0, 40))
-    other = [record._replace(site="slow", payload=slow(record, apart_ms), receive_ms=record.receive_ms + apart_ms)
-             for record in demo]  # fmt: skip
-    rig = Rig(tmp_path, filled([*demo, *other] if apart_days > 0 else [*other, *demo]))
-    shard = rig.shard()
-    finish(rig, shard)
-    recovery = shard._recovery
-    recovery.begin_beside(0, "rows were imported")
-    growing = recovery.beside(0)
-    assert growing is not None
-    looked: list[int] = []
-    taken = PlanHistory.sites
-    monkeypatch.setattr(PlanHistory, "sites", lambda *given: looked.append(0) or taken(*given))
-    while not growing.grow():
-        pass
-    recovery.exchange(0)
-    assert len(looked) <= 2 * REGROW_DAYS + 5
-    partition = shard._partitions[0]
-    for site in ("demo", "slow"):
-        index = np.array([partition.learner.parts.rings.index(site, "z1")], np.int64)
-        rows = partition.learner.parts.rings.window(index, np.array([partition.learner.latest[site].end_ms]), 30)[0]
-        assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all(), site
-
-
-def slow(record: NewRecord, later_ms: int = 0) -> bytes:
-    """The samples of a record, of the other site."""
-    columns = SampleColumns.of(record.payload)
-    return encode_samples(
-        [msgspec.structs.replace(one, site="slow", ts_ms=one.ts_ms + later_ms) for one in columns.samples()]
-    )
-
-
-def test_a_torn_job_that_was_deleted_is_no_failure_any_more(tmp_path: Path) -> None:
-    """The figures name it for as long as it lies there."""
-    rig = Rig(tmp_path, filled([]))
-    rig.clock = Clock()
-    shard = rig.shard()
-    torn = rig.settings.storage_folder / "imports" / "0000"
-    torn.mkdir(parents=True)
-    (torn / "job.json").write_text("")
-
-    def look() -> str:
-        for _ in range(10):
-            rig.clock.now_s += 1.0
-            shard.step()
-        return shard.stats()["last_error"]
-
-    assert "import: 0000" in look()
-    shutil.rmtree(torn)
-    assert look() == ""

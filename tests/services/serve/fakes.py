@@ -38,9 +38,10 @@ from services.store.history import History
 from services.store.rows import DeadLetter
 from services.store.zone_series import fingerprint, resampled
 
-__all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
+__all__ = ["HOUR_MS", "ORIGIN_MS", "SPEC", "FakeBackend", "alert", "zone_forecast"]
 
 ORIGIN_MS = 1_646_092_800_000
+HOUR_MS = 3_600_000
 SPEC = ForecastSpec(
     channels=("air_temp_c", "rh_pct", "co2_ppm", "vent_lee_pct"), targets=("air_temp_c", "rh_pct", "vpd_kpa"),
     horizons_min=(5, 60, 1440), lookback_steps=12,
@@ -230,3 +231,15 @@ class FakeBackend:
             raise ProblemError(409, self.refusal)
         self.orders.append((verb, *arguments))
         return {"done": verb}
+
+
+def alert(id: str = "a1", state: str = "firing", **more: Any) -> ShownAlert:
+    """An alert about a cold night."""
+    return {
+        "id": id, "change": 2, "site": "demo", "zone": "north-1", "rule": "frost", "kind": "frost",
+        "severity": "critical", "state": state, "chance": 0.72, "from_ms": ORIGIN_MS + HOUR_MS,
+        "until_ms": ORIGIN_MS + 3 * HOUR_MS, "began_ms": ORIGIN_MS - HOUR_MS, "changed_ms": ORIGIN_MS,
+        "seen_ms": ORIGIN_MS, "fired_ms": ORIGIN_MS, "came_ms": None, "came_true": None, "muted_until_ms": None,
+        "text": "cold 72 % between 04:00 and 06:30; air 1.8 °C",
+        "why": [{"name": "air", "label": "air", "value": 1.8, "unit": "°C"}], **more,
+    }  # type: ignore[return-value]  # fmt: skip

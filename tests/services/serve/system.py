@@ -11,7 +11,7 @@ from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
-from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+from tests.services.serve.fakes import HOUR_MS, ORIGIN_MS, SPEC, FakeBackend, alert, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
 
@@ -39,6 +39,19 @@ class System:
             await self.state._take(await self.live_state.wait(0, 0))
 
         asyncio.run(run())
+
+
+def alerted_system() -> System:
+    """One of two zones with alerts of each state; reading is open, and the operator's key is ``op-key``."""
+    made = System(Keys("op-key"))
+    shown = [
+        alert("a1"), alert("a2", "pending", severity="warning", rule="heat"),
+        alert("a3", severity="info", changed_ms=ORIGIN_MS + 1), alert("a4", "resolved", zone="north-2"),
+        alert("a5", "muted", muted_until_ms=ORIGIN_MS + HOUR_MS), alert("a6", "acknowledged"),
+    ]  # fmt: skip
+    asyncio.run(made.live_state.put_alerts(shown))
+    made.state.view.take(asyncio.run(made.live_state.wait(made.state.view.versions[0], 0)))
+    return made
 
 
 def assert_problem(answer: Any, status: int, says: str) -> None:

@@ -17,9 +17,8 @@ from services.serve.api.answers.alert_score_answers import SETPOINTS, alert_scor
 from services.serve.api.auth import Keys
 from services.store.history import History
 from services.store.rows import SiteStep
-from tests.services.serve.fakes import ORIGIN_MS
+from tests.services.serve.fakes import HOUR_MS, ORIGIN_MS, alert
 from tests.services.serve.system import System, assert_problem
-from tests.services.serve.test_alerts import HOUR_MS, alert
 
 STEP_MS = 300_000
 DAYS = 16

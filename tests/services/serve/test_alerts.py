@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from edge.wire.alert_orders import AcknowledgeAlert, MuteRule, decode_order
-from services.messages import ShownAlert
-from services.serve.api.auth import Keys
 from services.serve.live_state import LiveState
 from services.serve.view import View
-from tests.services.serve.fakes import ORIGIN_MS
-from tests.services.serve.system import OPERATOR, System, assert_problem
-
-HOUR_MS = 3_600_000
-
-
-def alert(id: str = "a1", state: str = "firing", **more: Any) -> ShownAlert:
-    """An alert about a cold night."""
-    return {
-        "id": id, "change": 2, "site": "demo", "zone": "north-1", "rule": "frost", "kind": "frost",
-        "severity": "critical", "state": state, "chance": 0.72, "from_ms": ORIGIN_MS + HOUR_MS,
-        "until_ms": ORIGIN_MS + 3 * HOUR_MS, "began_ms": ORIGIN_MS - HOUR_MS, "changed_ms": ORIGIN_MS,
-        "seen_ms": ORIGIN_MS, "fired_ms": ORIGIN_MS, "came_ms": None, "came_true": None, "muted_until_ms": None,
-        "text": "cold 72 % between 04:00 and 06:30; air 1.8 °C",
-        "why": [{"name": "air", "label": "air", "value": 1.8, "unit": "°C"}], **more,
-    }  # type: ignore[return-value]  # fmt: skip
+from tests.services.serve.fakes import HOUR_MS, ORIGIN_MS, alert
+from tests.services.serve.system import OPERATOR, System, alerted_system, assert_problem
 
 
 @pytest.fixture
 def system() -> Iterator[System]:
     """Two zones, some alerts, reading open."""
-    made = System(Keys("op-key"))
-    shown = [
-        alert("a1"), alert("a2", "pending", severity="warning", rule="heat"),
-        alert("a3", severity="info", changed_ms=ORIGIN_MS + 1), alert("a4", "resolved", zone="north-2"),
-        alert("a5", "muted", muted_until_ms=ORIGIN_MS + HOUR_MS), alert("a6", "acknowledged"),
-    ]  # fmt: skip
-    asyncio.run(made.live_state.put_alerts(shown))
-    made.state.view.take(asyncio.run(made.live_state.wait(made.state.view.versions[0], 0)))
+    made = alerted_system()
     yield made
     made.client.close()
 

@@ -18,8 +18,8 @@ from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from services.serve.api.app import create_app
+from tests.services.serve.fakes import alert
 from tests.services.serve.system import System
-from tests.services.serve.test_alerts import alert
 from tests.services.serve.test_description import whole_system
 
 PACKAGE = "hothouse_client"

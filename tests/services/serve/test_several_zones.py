@@ -17,9 +17,8 @@ from services.serve.api.predict_parameters import answer_of
 from services.serve.api.routes import predict_routes, several_zones
 from services.serve.api.routes.several_zones import each_zone
 from tests.patience import core_slowness, patience_s
-from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
+from tests.services.serve.fakes import ORIGIN_MS, alert, zone_forecast
 from tests.services.serve.system import System, assert_problem
-from tests.services.serve.test_alerts import alert
 
 
 @pytest.fixture

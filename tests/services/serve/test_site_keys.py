@@ -12,9 +12,8 @@ import pytest
 from services.access_keys import AccessKeys
 from services.messages import SiteRulesShown, ZoneMixture, ZoneQuality
 from services.serve.api.auth import Keys
-from tests.services.serve.fakes import FakeBackend, zone_forecast
+from tests.services.serve.fakes import FakeBackend, alert, zone_forecast
 from tests.services.serve.system import OPERATOR, System, assert_problem
-from tests.services.serve.test_alerts import alert
 
 NOW_MS = 1_646_092_800_000
 OTHER = "orchard"

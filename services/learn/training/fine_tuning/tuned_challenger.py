@@ -1,4 +1,4 @@
-"""Steps 12-14 of the way of a reading: the package's network, fine-tuned to the examples that shards kept.
+"""Steps 12 to 14 of the way of a reading: the package's network, fine-tuned to the examples that shards kept.
 
 Runs in the process of :func:`services.learn.training.task.run_job`. No learner is replayed: an example has what the
 network looked at and the forecast that it corrects, and the history has what came. A twin that knows nothing of the

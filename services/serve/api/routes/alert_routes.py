@@ -23,7 +23,7 @@ from services.serve.api.answers.alert_answers import (
 from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError, encoded
-from services.serve.api.routes.several_zones import Zones, zones_asked
+from services.serve.api.routes.several_zones import SeveralZones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
@@ -57,7 +57,7 @@ def alert_routes(state: ApiState) -> APIRouter:
     @routes.get("/alerts", response_model=None, responses=alerts_known)
     async def alerts(
         site: Site = None, zone: Zone = None, rule: Rule = None, state_: Annotated[State, Query(alias="state")] = None,
-        zones: Zones = None, authorization: Authorization = None,
+        zones: SeveralZones = None, authorization: Authorization = None,
     ) -> Response:  # fmt: skip
         """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
         view = state.readable(authorization)

@@ -17,7 +17,7 @@ from services.serve.api.begun_stream import BegunStream
 from services.serve.api.middleware.head_requests import is_head
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
-from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
+from services.serve.api.routes.several_zones import SeveralZones, each_zone, zones_asked
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, Since, SiteOfZone, Until
 from services.serve.api.state import ApiState, Authorization
 
@@ -79,7 +79,7 @@ def live_routes(state: ApiState) -> APIRouter:
     @routes.get("/quality", tags=["forecasts"], response_model=None, responses=told)
     async def quality(
         zone: Zone = None, site: SiteOfZone = None, target: Target = None, horizon_min: HorizonMin = None,
-        since_ms: Since = None, until_ms: Until = None, zones: Zones = None, authorization: Authorization = None,
+        since_ms: Since = None, until_ms: Until = None, zones: SeveralZones = None, authorization: Authorization = None,
     ) -> QualityAnswer:  # fmt: skip
         """How good a zone's forecasts have been since it came: errors beside those of simple rules, and how often what
         came lay within the band. With `zones` that of several. Without any: how long each zone is known.

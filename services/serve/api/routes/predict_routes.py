@@ -12,13 +12,13 @@ from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
 from models.features.inputs import targets_of
-from services.messages import ZoneForecast
+from services.messages import ZoneForecast, ZoneOutlook
 from services.serve.api.answer_types import WhatIfAnswer, described
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer
 from services.serve.api.parameters import keyed_route
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
-from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
+from services.serve.api.routes.several_zones import SeveralZones, each_zone, zones_asked
 from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, SiteOfZone, WhatIf
 from services.serve.api.state import ApiState, Authorization
 from services.serve.api.what_if import answer_to_rows, changes_asked, rows_request, what_if_answer, window_of_rows
@@ -68,7 +68,7 @@ def predict_routes(state: ApiState) -> APIRouter:
     @routes.get("/predict", responses=forecasts, response_model=None)
     async def predict(
         zone: OneZone = None, site: SiteOfZone = None, targets: Targets = None, horizons: Horizons = None,
-        quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: Zones = None,
+        quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: SeveralZones = None,
         authorization: Authorization = None,
     ) -> Response:  # fmt: skip
         """The zone's newest forecast, from memory; scenarios and events are made when they are asked for.
@@ -88,14 +88,7 @@ def predict_routes(state: ApiState) -> APIRouter:
             asked = Asked.of(spec, targets, horizons, quantiles, events)
             outlook = None
             if scenarios or asked.events:
-                until_s, outlook = time.monotonic() + PUBLISHED_S, await backend.outlook(*key)
-                # Where a key is limited its view is a copy, which hears no news: that of all does.
-                while (known := state.view.answers.get(key)) and time.monotonic() < until_s:
-                    if known.forecast["origin_ms"] == outlook["origin_ms"]:
-                        body = state.view.body(key)
-                        break
-                    await asyncio.sleep(0.1)
-                    outlook = await backend.outlook(*key)
+                body, outlook = await _of_one_origin(state, key, body)
 
             def said() -> bytes:
                 found = answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios)
@@ -140,3 +133,15 @@ def predict_routes(state: ApiState) -> APIRouter:
         return what_if_answer(forecast, degraded, asked, found, spec)
 
     return routes
+
+
+async def _of_one_origin(state: ApiState, key: tuple[str, str], body: bytes) -> tuple[bytes, ZoneOutlook]:
+    """A zone's answer and the scenarios of the same forecast; ``body`` where that does not get here in time."""
+    until_s, outlook = time.monotonic() + PUBLISHED_S, await state.backend.outlook(*key)
+    # Where a key is limited its view is a copy, which hears no news: that of all does.
+    while (known := state.view.answers.get(key)) and time.monotonic() < until_s:
+        if known.forecast["origin_ms"] == outlook["origin_ms"]:
+            return state.view.body(key), outlook
+        await asyncio.sleep(0.1)
+        outlook = await state.backend.outlook(*key)
+    return body, outlook

@@ -12,13 +12,13 @@ from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.problems import ProblemError
 from services.serve.view import View
 
-__all__ = ["MOST_ZONES", "Zones", "each_zone", "zones_asked"]
+__all__ = ["MOST_ZONES", "SeveralZones", "each_zone", "zones_asked"]
 
 MOST_ZONES = 100
 AT_ONCE = 8
 """Zones that are asked for at the same time: a call must not fill the queues of the shards."""
 
-Zones = Annotated[
+SeveralZones = Annotated[
     str | None,
     Query(
         max_length=8000, examples=["north-1,north-2"],

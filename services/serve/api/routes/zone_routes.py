@@ -12,7 +12,7 @@ from services.serve.api.answer_types import HistoryAnswer, SiteShown, ZoneNow, Z
 from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.parameters import keyed_route
 from services.serve.api.problems import ProblemError, encoded
-from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
+from services.serve.api.routes.several_zones import SeveralZones, each_zone, zones_asked
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS, SiteOfZone
 from services.serve.api.state import ApiState, Authorization
 from services.serve.view import View
@@ -37,7 +37,9 @@ def zone_routes(state: ApiState) -> APIRouter:
     zones_known = {**described(ZonesAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
 
     @routes.get("/zones", response_model=None, responses=zones_known)
-    async def list_zones(zones: Zones = None, site: SiteOfZone = None, authorization: Authorization = None) -> Response:
+    async def list_zones(
+        zones: SeveralZones = None, site: SiteOfZone = None, authorization: Authorization = None
+    ) -> Response:
         """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
         view = state.readable(authorization)
         named = zones_asked(None, zones)

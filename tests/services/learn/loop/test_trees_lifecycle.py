@@ -81,7 +81,7 @@ class OnePartition:
 
     forecaster: OnlineForecaster
 
-    def grow_trees(self, forest: Forest) -> None:
+    def use_trees(self, forest: Forest) -> None:
         self.forecaster.forest = forest
 
 
