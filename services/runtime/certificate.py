@@ -56,6 +56,13 @@ class Certificate:
         self._used = checked(*self._files)
         self._write()
 
+    @property
+    def ends_ms(self) -> int:
+        """Until when the one is good that is used."""
+        from cryptography.x509 import load_pem_x509_certificate
+
+        return round(1000 * load_pem_x509_certificate(self._used).not_valid_after_utc.timestamp())
+
     def renew(self) -> None:
         """Look whether the files hold another certificate, and use that: connections that are open stay. A renewed
         one that cannot be used is told in the log, once, and the one before stays.

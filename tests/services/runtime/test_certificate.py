@@ -6,6 +6,7 @@ import logging
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,18 @@ def test_one_that_cannot_be_used_or_is_not_taken_is_told_once(tmp_path: Path, ca
     kept.renew()
     assert len(haproxy.asked) == 3
     assert len(caplog.messages) == 2
+
+
+def test_it_says_until_when_the_one_that_is_used_is_good(tmp_path: Path) -> None:
+    """Not the one in the files, which may be one that cannot be used, or that HAProxy has not taken."""
+    kept, now_ms = certificate(tmp_path), time.time() * 1000
+    assert 29.9 < (kept.ends_ms - now_ms) / 86_400_000 < 30.1
+    make_certificate(tmp_path, 90)
+    kept.renew()  # nobody listens at HAProxy's socket
+    assert 29.9 < (kept.ends_ms - now_ms) / 86_400_000 < 30.1
+    HAProxy(tmp_path, [b"Transaction created\n", b"Success!\n"])
+    kept.renew()
+    assert 89.9 < (kept.ends_ms - now_ms) / 86_400_000 < 90.1
 
 
 def test_settings_that_do_not_fit_are_told(tmp_path: Path) -> None:
