@@ -144,6 +144,7 @@ def test_what_says_that_it_is_compressed_is_not_unpacked(address: str) -> None:
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     answer = httpx.post(f"{address}/predict", content=bomb, headers=headers, timeout=patience_s(30))
     assert answer.status_code == 422
+    assert "compressed, which is not unpacked" in answer.json()["detail"]
     assert grown_mb(before) < MOST_GROWN_MB
     usual(address)
 
