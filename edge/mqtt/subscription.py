@@ -254,6 +254,10 @@ class Subscription:
 
 def _certificate_end(connection: object) -> dict[str, int]:
     """Until when, in ms, the certificate is good that a broker has shown; nothing without TLS."""
-    shown = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
-    ends = (shown or {}).get("notAfter")
-    return {"broker": round(1000 * ssl.cert_time_to_seconds(ends))} if isinstance(ends, str) else {}
+    if not isinstance(connection, ssl.SSLSocket):
+        return {}
+    try:
+        ends = (connection.getpeercert() or {})["notAfter"]
+        return {"broker": round(1000 * ssl.cert_time_to_seconds(str(ends)))}
+    except (OSError, ValueError, KeyError):  # it is a figure: no connection may fail by it
+        return {}
