@@ -25,6 +25,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -78,8 +79,8 @@ def files_of(settings: Settings) -> tuple[str, ...]:
     return tuple(History(settings.storage_folder, forecast_spec(settings).channels, settings.stream.step_s).files())
 
 
-def plain(settings: Settings, config: TrainingConfig, threads: int, results: Any) -> None:
-    """In a process of its own, without Ray: put wall and CPU seconds of each epoch; 0 threads: as torch likes."""
+def plain(settings: Settings, config: TrainingConfig, threads: int) -> list[tuple[float, float]]:
+    """In a process of its own, without Ray: wall and CPU seconds of each epoch; 0 threads: as torch likes."""
     import torch
 
     if threads:
@@ -97,7 +98,7 @@ def plain(settings: Settings, config: TrainingConfig, threads: int, results: Any
         clock.tick()
 
     fit(windows, windows.origins(spec.steps_per_day), config, cut_ms=found.to_ms, on_epoch=tick)
-    results.put(clock.cost_s)
+    return clock.cost_s
 
 
 def on_ray(settings: Settings, config: TrainingConfig, workers: int, name: str) -> list[tuple[float, float]]:
@@ -124,14 +125,9 @@ def on_ray(settings: Settings, config: TrainingConfig, workers: int, name: str) 
 
 
 def in_a_process(settings: Settings, config: TrainingConfig, threads: int) -> list[tuple[float, float]]:
-    """:func:`plain`, in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=plain, args=(settings, config, threads, results))
-    process.start()
-    costs: list[tuple[float, float]] = results.get()
-    process.join()
-    return costs
+    """:func:`plain`, in a fresh process; raises what it raises, also where it is killed."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(plain, settings, config, threads).result()
 
 
 def compare(settings: Settings, workers: int, rounds: int, windows: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ __all__ = ["read_secret", "write_secret"]
 def read_secret(path: Path) -> str:
     """What it holds, without blanks around it. Raises ``OSError`` where it cannot be read, or is no text."""
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8-sig").strip()  # editors of Windows begin a file with a mark
     except UnicodeDecodeError:
         raise OSError(f"{path} is no text in UTF-8") from None  # that error quotes a byte of the secret
 

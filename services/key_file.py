@@ -17,7 +17,7 @@ def read_key(path: Path) -> str:
     It is sent in a header, which takes printable ASCII only.
     """
     try:
-        key = path.read_text(encoding="utf-8").strip()
+        key = path.read_text(encoding="utf-8-sig").strip()  # editors of Windows begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(

@@ -174,6 +174,7 @@ class Gateway:
             unanswered=self._unanswered,
             last_error="; ".join(filter(None, [*errors, failure, self._uplink.last_error if self._uplink else ""])),
             failing=any([*errors, failure]),
+            certificate_ends_ms=self._link.certificate_ends_ms,
             bytes_free=figures.bytes_free,
             buffered_records=figures.buffered_records,
             buffered_bytes=figures.buffered_bytes,

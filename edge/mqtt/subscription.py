@@ -72,6 +72,7 @@ class Subscription:
         self.connected = False
         self.connects = 0
         self.last_error = ""
+        self.certificate_ends_ms: dict[str, int] = {}
         self._address = address
         self._client_id = client_id
         self._topics = list(topics)  # without those that the broker did not give us
@@ -182,6 +183,7 @@ class Subscription:
 
     def _connected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         self._answered = True
+        self.certificate_ends_ms = _certificate_end(client.socket())
         if is_refused_version(reason) and self._v5:
             self._v5 = False
             self._backoff.reset()
@@ -248,3 +250,14 @@ class Subscription:
         if self._ended_soon < _FEW and reason.value != _TAKEN_OVER:
             return said
         return f"{said}; is there another gateway with the client id {self._client_id} (mqtt.client_id)?"
+
+
+def _certificate_end(connection: object) -> dict[str, int]:
+    """Until when, in ms, the certificate is good that a broker has shown; nothing without TLS."""
+    if not isinstance(connection, ssl.SSLSocket):
+        return {}
+    try:
+        ends = (connection.getpeercert() or {})["notAfter"]
+        return {"broker": round(1000 * ssl.cert_time_to_seconds(str(ends)))}
+    except (OSError, ValueError, KeyError):  # it is a figure: no connection may fail by it
+        return {}

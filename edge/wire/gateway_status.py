@@ -8,7 +8,12 @@ import msgspec
 
 from edge.figure_fields import counter, gauge
 
-__all__ = ["GatewayStatus"]
+__all__ = ["CERTIFICATE_ENDS", "GatewayStatus"]
+
+CERTIFICATE_ENDS = gauge(
+    "hothouse_certificate_end_timestamp_seconds", "Unix time at which a certificate ends.", label="of", unit="seconds",
+    scale=1e-3, field="Unix time at which a certificate ends, in ms; none without TLS.",
+)  # fmt: skip
 
 
 class GatewayStatus(TypedDict):
@@ -73,6 +78,7 @@ class GatewayStatus(TypedDict):
             "Answers of decoders that did not go out: another just had, or the broker was away.",
         ),
     ]
+    certificate_ends_ms: Annotated[dict[str, int], CERTIFICATE_ENDS]  # broker: as it was shown when we connected
     bytes_free: Annotated[
         int | None,
         gauge(

@@ -330,9 +330,12 @@ class System:
             self._broker_watch,
         )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
+        certificate = None if self._runtime is None else self._runtime.certificate
+        ends_ms = None if certificate is None else certificate.ends_ms
         runtime = RuntimeFigures(
             kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
             trace_spans_dropped=self._spans.dropped if self._spans else 0,
+            certificate_ends_ms={} if ends_ms is None else {"api": ends_ms},
             **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
         )  # fmt: skip
         self._serving.live_states[0].put_stats.remote("runtime", runtime)

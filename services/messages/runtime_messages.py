@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from edge.figure_fields import counter, gauge
-from edge.wire.gateway_status import GatewayStatus
+from edge.wire.gateway_status import CERTIFICATE_ENDS, GatewayStatus
 
 __all__ = ["ForecasterFigures", "GatewayFigures", "RuntimeFigures"]
 
@@ -44,6 +44,7 @@ class RuntimeFigures(TypedDict):
             field="What fails now; empty when all works.",
         ),
     ]  # fmt: skip
+    certificate_ends_ms: Annotated[dict[str, int], CERTIFICATE_ENDS]  # api: the one that HAProxy has
     alerts_told: Annotated[
         dict[str, int],
         counter("hothouse_alert_changes_told_total", "Changes of alerts that were delivered.", label="channel"),

@@ -13,11 +13,12 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from services.errors import StartError
 
-__all__ = ["LOOK_EVERY_S", "Certificate", "checked"]
+__all__ = ["LOOK_EVERY_S", "Certificate", "checked", "end_ms"]
 
 _log = logging.getLogger(__name__)
 LOOK_EVERY_S = 10.0
@@ -55,6 +56,11 @@ class Certificate:
             return
         self._used = checked(*self._files)
         self._write()
+
+    @property
+    def ends_ms(self) -> int | None:
+        """Until when the one is good that is used; ``None`` for one that OpenSSL takes, and whose form is none."""
+        return end_ms(self._used)
 
     def renew(self) -> None:
         """Look whether the files hold another certificate, and use that: connections that are open stay. A renewed
@@ -106,6 +112,17 @@ class Certificate:
             while piece := connection.recv(65_536):
                 answer += piece
         return answer.decode(errors="replace")
+
+
+@lru_cache(1)  # it is asked for each second
+def end_ms(pem: bytes) -> int | None:
+    """Until when the first certificate in a text is good; ``None`` as for :attr:`Certificate.ends_ms`."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        return round(1000 * load_pem_x509_certificate(pem).not_valid_after_utc.timestamp())
+    except ValueError:
+        return None
 
 
 def _no_passphrase() -> str:

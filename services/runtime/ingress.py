@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +22,14 @@ HEADERS_S = 10
 IDLE_S = 300
 """How long a connection stays open for its next request."""
 PEM, ADMIN = "tls.pem", "admin"
+PROBLEMS = {
+    502: "an API replica broke off its answer",
+    503: "no API replica answers now",
+    504: "an API replica did not answer in time",
+}
+"""What HAProxy answers for a replica; ``deploy/front/haproxy.cfg`` says the same. What is no request of HTTP it answers
+with a page of its own (400, 408), which no setting changes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +128,12 @@ def certificate_of(api: ApiSettings, folder: Path) -> Certificate | None:
 
 def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings) -> Path:
     """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, says
-    from where each request comes, and lets HAProxy's own errors be problems like all others: no replica answers, or
-    Serve has not told it of any yet, which is a 404 in plain text else, as if there were no such path. With
-    TLS it listens at the API's address, too; Serve knows of a port on loopback alone then.
+    from where each request comes, and lets HAProxy's own errors be problems like all others. One is that Serve has told
+    it of no replica yet, which is a 404 in plain text else, as if there were no such path. With TLS it listens at the
+    API's address, too; Serve knows of a port on loopback alone then.
     """
-    problem = '{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no API replica answers now"}'
-    (home / "503.http").write_text(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
-        f"Content-Length: {len(problem)}\r\n\r\n{problem}",
-        newline="",
-    )
+    for status, detail in PROBLEMS.items():
+        _write_problem(home / f"{status}.http", status, detail)
     defaults = [  # a replica sees HAProxy's address alone; who sends headers slowly must not hold a connection
         "option forwardfor", f"timeout http-request {HEADERS_S}s", f"timeout http-keep-alive {IDLE_S}s"
     ]  # fmt: skip
@@ -135,7 +141,8 @@ def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings
         f"s/bind :{metrics}$/bind 127.0.0.1:{metrics}/",
         f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
         "s/^defaults$/" + r"\n    ".join(["defaults", *defaults]) + "/",
-        f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
+        # Serve makes one 500 of these; after a 502 or 504 an order may have been carried out, and the sentence differs.
+        rf"s#errorfile \(50[234]\) .*#errorfile \1 {home}/\1.http#",
         r"s#^\( *\)http-request return status 404 .*#\1http-request return status 503 "
         rf"errorfile {home / '503.http'} if {{ path {api.route} }} || {{ path_beg {api.route.rstrip('/')}/ }}\n&#",
     ]
@@ -151,3 +158,14 @@ def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings
     wrapper.write_text(f'#!/bin/sh\n[ "$2" = -f ] && {{ {edit} && {tell} || exit 1; }}\n' + f"exec '{binary}' \"$@\"\n")
     wrapper.chmod(0o700)
     return wrapper
+
+
+def _write_problem(file: Path, status: int, detail: str) -> None:
+    """A whole answer with a problem, as HAProxy's ``errorfile`` takes it."""
+    title = HTTPStatus(status).phrase
+    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
+    file.write_text(
+        f"HTTP/1.1 {status} {title}\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}",
+        newline="",
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.clock import WallClock
 from edge.mqtt.connection import MqttAddress
 from edge.tls_files import TlsFiles
 from services.runtime.ports import free_port
@@ -28,11 +29,13 @@ pytestmark = pytest.mark.broker
 
 @contextmanager
 def tls_broker(
-    folder: Path, host: str = "127.0.0.1", *settings: str
+    folder: Path, host: str = "127.0.0.1", *settings: str, days: float = 30
 ) -> Iterator[tuple[MqttAddress, subprocess.Popen[bytes]]]:
-    """A Mosquitto that speaks TLS only, with ``cert.pem`` and ``key.pem``; its clients check by ``ca.pem``."""
+    """A Mosquitto that speaks TLS only, with ``cert.pem`` and ``key.pem``, good for ``days``; its clients check by
+    ``ca.pem``.
+    """
     mosquitto, port = require_program("mosquitto"), free_port()
-    make_certificate(folder)
+    make_certificate(folder, days)
     shutil.copy(folder / "cert.pem", folder / "ca.pem")
     lines = [
         f"listener {port} {host}", f"certfile {folder / 'cert.pem'}", f"keyfile {folder / 'key.pem'}",
@@ -94,6 +97,29 @@ def test_samples_come_over_tls(tmp_path: Path, made: Make) -> None:
             publish(gateway.messages(range(5)))
         until(lambda: gateway.status().get("samples") == 5)
         assert gateway.seqs() == [0, 1, 2, 3, 4]
+
+
+def test_a_gateway_tells_until_when_the_brokers_certificate_is_good(tmp_path: Path, made: Make) -> None:
+    """As it was shown at the newest connection."""
+
+    def days_left() -> float:
+        ends_ms = gateway.status().get("certificate_ends_ms", {}).get("broker", 0)
+        return (ends_ms - WallClock().now_ms()) / 86_400_000
+
+    with tls_broker(tmp_path, days=2) as (address, broker):
+        gateway = made(address)
+        gateway.start()
+        until(lambda: 1.9 < days_left() < 2, "its end is told")
+        make_certificate(tmp_path, 60)
+        shutil.copy(tmp_path / "cert.pem", tmp_path / "ca.pem")
+        broker.kill()
+        broker.wait(patience_s(10))
+        again = subprocess.Popen(broker.args, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: 59.9 < days_left() < 60, "the end of the renewed one is told")
+        finally:
+            again.kill()
+            again.wait(patience_s(10))
 
 
 def test_a_broker_of_another_ca_is_not_talked_to(tmp_path: Path, made: Make) -> None:

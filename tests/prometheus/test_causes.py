@@ -16,6 +16,7 @@ CAUSED = {
         "HothouseMessagesDropped": "test_a_full_disk_is_told",
         "HothouseGatewayDiskLow": "test_a_log_that_may_not_grow_is_told",
         "HothouseUplinkBehind": "test_an_uplink_that_is_away_is_told",
+        "HothouseCertificateEndsSoon": "test_a_brokers_certificate_that_ends_is_told",
     },
     "test_shard_alerts.py": {
         "HothouseBacklog": "test_a_shard_that_reads_too_slowly_is_told",
@@ -44,6 +45,7 @@ CAUSED = {
     "test_runtime_alerts.py": {
         "HothouseAlertsLost": "test_a_receiver_that_fails_and_then_refuses_is_told",
         "HothouseRuntimeFailing": "test_a_receiver_that_fails_and_then_refuses_is_told",
+        "HothouseCertificateEnds": "test_a_certificate_of_the_api_that_ends_is_told",
     },
     "test_system_alerts.py": {
         "HothouseInfluxAway": "test_what_cannot_be_reached_is_told",

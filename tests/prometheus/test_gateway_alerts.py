@@ -25,6 +25,7 @@ from edge.wire.samples import encode_samples
 from edge.wire.topic import sample_topic
 from services.runtime.ports import free_port
 from tests.broker.conftest import BOOT, device, local_broker
+from tests.broker.test_tls import tls_broker
 from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s, until
 from tests.prometheus.server import Prometheus
@@ -37,9 +38,16 @@ HOUR_MS = 3_600_000
 @contextmanager
 def watched(folder: Path, broker: LocalBroker, **more: Any) -> Iterator[tuple[subprocess.Popen[bytes], Prometheus]]:
     """A gateway that answers for itself, and Prometheus, which has scraped it."""
+    with watched_at(folder, broker_settings(broker.address, password_file=broker.password_file), **more) as both:
+        yield both
+
+
+@contextmanager
+def watched_at(folder: Path, mqtt: dict[str, Any], **more: Any) -> Iterator[tuple[subprocess.Popen[bytes], Prometheus]]:
+    """The same at any broker, by the gateway's section for it."""
     port = free_port()
     environment = gateway_environment(
-        data_dir=folder, mqtt=broker_settings(broker.address, password_file=broker.password_file),
+        data_dir=folder, mqtt=mqtt,
         gateway={"metrics_port": port, "status_file": folder / "status.json"}, **more,
     )  # fmt: skip
     gateway = subprocess.Popen(GATEWAY, env={**os.environ, **environment})
@@ -126,3 +134,16 @@ def test_an_uplink_that_is_away_is_told(tmp_path: Path, broker: LocalBroker) -> 
         fires(prometheus, "HothouseUplinkBehind")
         until(lambda: prometheus.query("hothouse_gateway_uplink_errors_total > 2"), "the uplink has tried again", 60)
         assert prometheus.firing() == {"HothouseUplinkBehind"}
+
+
+@pytest.mark.parametrize(("days", "firing"), [(20, {"HothouseCertificateEndsSoon"}), (22, set[str]())])
+def test_a_brokers_certificate_that_ends_is_told(tmp_path: Path, days: int, firing: set[str]) -> None:
+    """HothouseCertificateEndsSoon fires in its last three weeks, and nothing else: samples come until then."""
+    with tls_broker(tmp_path, days=days) as (address, _):
+        assert address.tls is not None
+        with watched_at(tmp_path, broker_settings(address, tls_ca_file=address.tls.ca)) as (_, prometheus):
+            ends = "hothouse_certificate_end_timestamp_seconds"
+            until(lambda: len(prometheus.query(f"{ends}[1m]")[0]["values"]) >= 5, "five scrapes")
+            if firing:
+                fires(prometheus, "HothouseCertificateEndsSoon")
+            assert prometheus.firing() == firing

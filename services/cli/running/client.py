@@ -23,9 +23,11 @@ KEY_HINT = (
     "The operator's key is in operator.key in the data folder."
 )
 
+AGAIN_HINT = "Ask again. If that comes each time: is it a Hothouse, and is it http or https? Check --url."
+
 
 class NoAnswerError(HothouseError):
-    """Who was asked is there, and did not answer in time."""
+    """Who was asked is there, and did not answer in time, or broke off: what it was asked for may be done."""
 
 
 class Client:
@@ -65,6 +67,8 @@ class Client:
             raise NoAnswerError(
                 f"{self.url} did not answer within {self._timeout_s:.0f} s", "It is busy, or waits for a part that is."
             ) from error
+        except (httpx.RemoteProtocolError, httpx.ReadError) as error:
+            raise NoAnswerError(f"{self.url} broke off before it had answered ({error})", AGAIN_HINT) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             raise HothouseError(
                 f"nothing answers at {self.url} ({error})", "Start it with `hothouse up`, or name it with --url."
@@ -91,7 +95,8 @@ def _problem(answer: httpx.Response) -> HothouseError:
         detail = str(content.get("detail") or content.get("title") or "")
     except (ValueError, AttributeError):
         detail = ""
-    return HothouseError(
+    kind = NoAnswerError if answer.status_code in (502, 504) else HothouseError
+    return kind(
         detail or f"the server answered {answer.status_code} {answer.reason_phrase}",
         KEY_HINT if answer.status_code in (401, 403) else "",
     )

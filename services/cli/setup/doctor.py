@@ -219,16 +219,16 @@ def _certificate(settings: Settings) -> Check | None:
     api = settings.api
     if api.tls_cert_file is None or api.tls_key_file is None:
         return None
-    from cryptography.x509 import load_pem_x509_certificate
-
-    from services.runtime.certificate import checked
+    from services.runtime.certificate import checked, end_ms
 
     name = "certificate"
     try:
-        certificate = load_pem_x509_certificate(checked(api.tls_cert_file, api.tls_key_file))
+        ends_ms = end_ms(checked(api.tls_cert_file, api.tls_key_file))
     except StartError as error:
         return Check(name, CheckState.FAIL, error.message, error.hint)
-    ends, now = certificate.not_valid_after_utc, datetime.now(UTC)
+    if ends_ms is None:
+        return Check(name, CheckState.WARN, f"{api.tls_cert_file} does not tell when it ends", "Give it as plain PEM.")
+    ends, now = datetime.fromtimestamp(ends_ms / 1000, UTC), datetime.now(UTC)
     said = f"{api.tls_cert_file} ends on {ends:%Y-%m-%d}"
     if ends <= now:
         return Check(name, CheckState.FAIL, said, "Renew it; a running system follows.")

@@ -18,6 +18,7 @@ from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.client_limits import UNLIMITED, RateLimited
 from services.serve.api.middleware.body_limit import BodyLimit
 from services.serve.api.middleware.head_requests import HeadAsGet
+from services.serve.api.middleware.relative_redirects import RelativeRedirects
 from services.serve.api.problems import install
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
@@ -73,6 +74,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
     app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")
+    app.add_middleware(RelativeRedirects)
     app.add_middleware(BodyLimit)
     app.add_middleware(RateLimited, limits=state.limits)
     if cors_origins:

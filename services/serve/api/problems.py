@@ -54,7 +54,9 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == 400:  # FastAPI's answer to a body that is no text
-            return problem(422, "the body is not JSON: it is not UTF-8")
+            packed = request.headers.get("content-encoding", "identity") != "identity"
+            why = "it is compressed, which is not unpacked here" if packed else "it is not UTF-8"
+            return problem(422, f"the body is not JSON: {why}")
         details = {
             404: f"there is nothing at {request.url.path}; /openapi.json lists what there is",
             405: f"{request.url.path} does not answer {request.method}",

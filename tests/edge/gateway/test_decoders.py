@@ -244,6 +244,7 @@ class Line:
     def __init__(self) -> None:
         self.connected = True
         self.connects, self.last_error = 1, ""
+        self.certificate_ends_ms: dict[str, int] = {}
         self.sent: list[tuple[str, bytes, int]] = []
 
     def publish(self, topic: str, payload: bytes, qos: int) -> bool:

@@ -373,6 +373,24 @@ def test_an_order_without_an_answer_may_be_carried_out(running: FakeHothouse, mo
     assert "It is busy" in asked.stderr
 
 
+def test_an_order_whose_answer_is_broken_off_may_be_carried_out(
+    running: FakeHothouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether HAProxy says so, or nobody stands before a replica that dies: it is no system that does not run."""
+    broken = {"status": 502, "detail": "an API replica broke off its answer"}
+    running.answers["POST", "/models/retrain"] = (502, broken)
+    told = hothouse("retrain")
+    monkeypatch.setattr(
+        "http.server.BaseHTTPRequestHandler.send_response", lambda handler, *_: handler.connection.close()
+    )
+    cut = hothouse("retrain")
+    assert broken["detail"] in told.stderr
+    assert "broke off before it had answered" in cut.stderr
+    for result in (told, cut):
+        assert result.exit_code == 1
+        assert "see `hothouse models list` before you give it again" in result.stderr
+
+
 def test_nothing_running_is_one_sentence() -> None:
     """Without a running system the error says how to start one."""
     result = hothouse("status")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,7 +54,7 @@ def test_sigterm_leaves_nothing_of_a_backup(tmp_path: Path) -> None:
 
 def test_a_log_that_starts_meanwhile_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked again until it answers."""
-    monkeypatch.setattr(backup_commands.time, "sleep", lambda _: None)
+    monkeypatch.setattr(backup_commands, "time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
     answers = [LogError("away"), LogError("away"), None]
 
     def check() -> None:
@@ -66,8 +68,8 @@ def test_a_log_that_starts_meanwhile_is_waited_for(monkeypatch: pytest.MonkeyPat
 def test_a_log_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a minute, in one sentence with its reason."""
     now_s = [0.0]
-    monkeypatch.setattr(backup_commands.time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(backup_commands.time, "sleep", lambda _: now_s.append(now_s.pop() + 10.0))
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda _: now_s.append(now_s.pop() + 10.0))
+    monkeypatch.setattr(backup_commands, "time", clock)
 
     def check() -> None:
         raise LogError("kafka://there/x is away")

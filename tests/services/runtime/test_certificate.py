@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import stat
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,36 @@ def test_one_that_cannot_be_used_or_is_not_taken_is_told_once(tmp_path: Path, ca
     kept.renew()
     assert len(haproxy.asked) == 3
     assert len(caplog.messages) == 2
+
+
+def test_it_says_until_when_the_one_that_is_used_is_good(tmp_path: Path) -> None:
+    """Not the one in the files, which may be one that cannot be used, or that HAProxy has not taken."""
+    kept, now_s = certificate(tmp_path), time.time()
+
+    def days_left() -> float:
+        assert kept.ends_ms is not None
+        return (kept.ends_ms / 1000 - now_s) / 86_400
+
+    assert 29.9 < days_left() < 30.1
+    make_certificate(tmp_path, 90)
+    kept.renew()  # nobody listens at HAProxy's socket
+    assert 29.9 < days_left() < 30.1
+    HAProxy(tmp_path, [b"Transaction created\n", b"Success!\n"])
+    kept.renew()
+    assert 89.9 < days_left() < 90.1
+
+
+def test_one_whose_form_is_none_has_no_end(tmp_path: Path) -> None:
+    """OpenSSL takes it, with what it says of trust behind it, and nothing of the system's figures is lost."""
+    cert_file, _ = make_certificate(tmp_path)
+    trusted = ["openssl", "x509", "-in", str(cert_file), "-trustout", "-addtrust", "serverAuth", "-out", str(cert_file)]
+    subprocess.run(trusted, check=True)
+    made = Certificate(cert_file, tmp_path / "key.pem", tmp_path / "tls.pem", lambda: "")
+    assert made.ends_ms is None
+    api = {"tls_cert_file": str(cert_file), "tls_key_file": str(tmp_path / "key.pem")}
+    found = _certificate(load_settings(api=api))
+    assert found is not None
+    assert (found.state, "does not tell when it ends" in found.found) == (CheckState.WARN, True)
 
 
 def test_settings_that_do_not_fit_are_told(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +59,11 @@ def test_a_log_in_a_file_is_refused_on_two_nodes(cluster: list[dict[str, Any]], 
     joined.check_nodes(settings(tmp_path, "kafka"))
 
 
+def clock(sleep: Callable[[float], None]) -> SimpleNamespace:
+    """What the module knows as ``time``: the real one is that of threads which other tests have left, too."""
+    return SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+
+
 def test_a_cluster_without_workers_is_refused(
     cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +78,7 @@ def test_the_first_worker_may_come_a_moment_later(
     cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On Kubernetes the service starts together with the cluster."""
-    monkeypatch.setattr(joined.time, "sleep", lambda _: cluster.append(node("1", 2)))
+    monkeypatch.setattr(joined, "time", clock(lambda _: cluster.append(node("1", 2))))
     joined.check_nodes(settings(tmp_path))
     assert len(cluster) == 1
 
@@ -134,7 +141,7 @@ def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ray.util, "list_named_actors", listed)
     monkeypatch.setattr(ray, "get_actor", lambda name, namespace: (name, namespace))
     monkeypatch.setattr(ray, "kill", kill)
-    monkeypatch.setattr(joined.time, "sleep", lambda _: None)
+    monkeypatch.setattr(joined, "time", clock(lambda _: None))
     joined.end_earlier_run("hothouse-ours")
     assert living == others
 

@@ -71,6 +71,16 @@ def test_errors_are_problems(system: System, method: str, path: str, status: int
     assert_problem(system.client.request(method, path), status, says)
 
 
+@pytest.mark.parametrize(
+    ("path", "leads_to"),
+    [("/zones/", "/zones"), ("/predict/?zone=demo/north-1", "/predict?zone=demo/north-1"), ("/page", "/page/")],
+)
+def test_a_slash_too_many_leads_to_no_other_address(system: System, path: str, leads_to: str) -> None:
+    """A replica sees HTTP, also where its client speaks HTTPS: a whole address would lead away from that."""
+    answer = system.client.get(path, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, leads_to)
+
+
 def test_head_is_answered_as_get_without_the_body(system: System) -> None:
     """Monitors and ``curl -I`` ask so: of each described GET, the page and an error the same status and headers."""
     described = system.client.get("/openapi.json").json()["paths"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 import httpx
 import psutil
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from services.serve.api.middleware import body_limit
-from services.serve.api.middleware.body_limit import MAX_BODY_BYTES
+from services.serve.api.middleware.body_limit import MAX_BODY_BYTES, BodyLimit
 from tests.browser.serving import House, opened
 from tests.patience import patience_s
 
@@ -68,6 +70,56 @@ def test_a_gigabyte_that_is_announced_is_refused_at_once(address: str) -> None:
     usual(address)
 
 
+@pytest.mark.parametrize("header", ["Content-Length: %d", "Transfer-Encoding: chunked"])
+def test_a_body_that_is_a_little_too_large_is_told_so(address: str, header: str) -> None:
+    """Who sends first and reads then is not cut off before the answer is there: a plan of five megabytes is a mistake,
+    and no attack.
+    """
+    content = bytes(5_000_000)
+    is_chunked = "chunked" in header
+    head = f"PUT /rules HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer op-key\r\n{header}\r\n\r\n"
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content) if is_chunked else content
+    for _ in range(5):
+        with connected(address) as connection:
+            connection.sendall((head if is_chunked else head % len(content)).encode())
+            for begin in range(0, len(body), 100_000):
+                connection.sendall(body[begin : begin + 100_000])
+            status, said = answer_of(connection)
+        assert status == 413
+        assert f"the body is larger than {MAX_BODY_BYTES} bytes" in said
+
+
+def test_a_body_that_has_come_is_not_waited_for() -> None:
+    """Where its last piece is what makes it too large."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        assert not sent
+        return {"type": "http.request", "body": bytes(MAX_BODY_BYTES + 1), "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "http.disconnect"
+
+    scope = {"type": "http", "method": "PUT", "path": "/rules", "headers": []}
+    asyncio.run(asyncio.wait_for(BodyLimit(reads)(scope, once(receive), send), patience_s(5)))
+    assert sent[0]["status"] == 413
+
+
+def once(receive: Receive) -> Receive:
+    """As a server's: what comes after the whole body is awaited for ever."""
+    left = [receive]
+
+    async def received() -> Message:
+        if not left:
+            await asyncio.Event().wait()
+        return await left.pop()()
+
+    return received
+
+
 def test_a_gigabyte_in_chunks_is_cut_off(address: str) -> None:
     """What was not announced is counted as it comes."""
     before, sent, chunk = psutil.Process().memory_info().rss, 0, bytes(1_000_000)
@@ -92,6 +144,7 @@ def test_what_says_that_it_is_compressed_is_not_unpacked(address: str) -> None:
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     answer = httpx.post(f"{address}/predict", content=bomb, headers=headers, timeout=patience_s(30))
     assert answer.status_code == 422
+    assert "compressed, which is not unpacked" in answer.json()["detail"]
     assert grown_mb(before) < MOST_GROWN_MB
     usual(address)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,6 +12,10 @@ from services.serve.api.problems import problem
 __all__ = ["MAX_BODY_BYTES", "MAX_BODY_S", "BodyLimit"]
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+DRAINED_BYTES = 4 * MAX_BODY_BYTES
+"""Of a longer body so much is read and thrown away before it is refused: where a connection is closed while a client
+still sends, that loses the answer.
+"""
 MAX_BODY_S = 30.0
 """A client that sends a byte now and then would hold a request for ever."""
 
@@ -54,7 +59,8 @@ class BodyLimit:
                 await send(message)
 
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+        announced = int(length) if length.isdigit() else 0
+        if announced > MAX_BODY_BYTES:
             refused = _TOO_LARGE
         else:
             try:
@@ -63,7 +69,21 @@ class BodyLimit:
                 if refused is None:
                     raise
         if refused is not None:
+            if refused is _TOO_LARGE and not whole and announced <= DRAINED_BYTES:
+                await _drain(receive, until_s)
             await problem(*refused, {"Connection": "close"})(scope, receive, send)
+
+
+async def _drain(receive: Receive, until_s: float) -> None:
+    """Read a body to its end, or until :data:`DRAINED_BYTES` of it have come, or the time is over."""
+    left = DRAINED_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(until_s):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 _TOO_LARGE = 413, f"the body is larger than {MAX_BODY_BYTES} bytes"
