@@ -128,6 +128,24 @@ def test_faults_of_sensors_that_report_less_often_than_rows_close_are_found(kind
     assert out.sum() < 1e-3 * np.isfinite(rows).sum()
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("lost", [True, False])
+def test_moves_between_readings_that_are_further_apart_than_usual_are_no_spikes(lost, seed):
+    """Two in five readings are lost, or one of every two rows comes now in this row and now in the next: what moved for
+    longer may have moved further. What is nothing like it is still a spike.
+    """
+    values, rng = 2 * world(seed=seed, days=16), np.random.default_rng(seed)
+    comes_late = rng.integers(0, 2, (4, values.shape[1] // 2))
+    first = np.stack([comes_late == 0, comes_late == 1], axis=-1).reshape(4, -1)
+    values[rng.random(first.shape) < 0.4 if lost else ~first] = np.nan
+    out, _ = run(detector(4), values)
+    assert out.sum() < 1e-3 * np.isfinite(values).sum()
+    known = np.isfinite(values[1, :, 0])
+    at = 12 * DAY + int(np.flatnonzero(known[12 * DAY :] & (known[12 * DAY - 2 : -2] | known[12 * DAY - 1 : -1]))[0])
+    values[1, at, 0] += 20
+    assert run(detector(4), values)[0][1, at, 0]
+
+
 def test_a_state_of_before_is_one_of_a_reading_in_each_step():
     """It did not know how often sensors report."""
     made, values = detector(4), world()
