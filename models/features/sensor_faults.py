@@ -362,7 +362,8 @@ class SensorFaults(ZoneState):
         # Spikes come one at a time: the sensor is called faulty until an hour went by without.
         lingers = (kind == 0) & (before == _SPIKE) & (step - cells["last"] <= self._offset)
         # A missing value between faulty ones ends no fault.
-        waits = (kind == 0) & (before == _OFFSET) & (cells["inside"] < self._offset // 2) & (cells["heard"] < step)
+        lasts = (before == _STUCK) | (before == _OFFSET) & (cells["inside"] < self._offset // 2)
+        waits = (kind == 0) & lasts & (cells["heard"] < step)
         cells["last"] = np.where(kind > 0, step, cells["last"])
         kind = np.where(lingers | waits, before, kind)
         new = (kind > 0) & (kind != before)
