@@ -129,7 +129,8 @@ def _compare(
     comparable = np.asarray(np.isfinite(theirs.model) & np.isfinite(mine.persistence))
     has_case = np.asarray(comparable.any(axis=(1, 2)))
     rows, missing = int(has_case.sum()), int((comparable & ~np.isfinite(mine.model)).sum())
-    evidence: dict[str, Any] = {"rows": rows, "missing": missing, "level": level}
+    newest_ms = int(mine.origin_ms[has_case].max(initial=0))
+    evidence: dict[str, Any] = {"rows": rows, "newest_ms": newest_ms, "missing": missing, "level": level}
     if missing:
         return evidence, f"The challenger gave no number in {missing} cases."
     if rows < MIN_ROWS:

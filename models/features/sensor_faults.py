@@ -172,7 +172,8 @@ class SensorFaults(ZoneState):
         stands_in = self._stand_ins(cells, indices, x, near)
         x = np.where(stands_in, np.float32(np.nan), x)
         known = np.isfinite(x)
-        every, stands_for = self._pace(cells, step, known)
+        every, since = self._pace(cells, step, known)
+        stands_for = np.minimum(since, every).astype(np.int32)  # steps, of a reading of now
         cells["seen"] += np.where(known, stands_for, 0)
         gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
         cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
@@ -180,7 +181,7 @@ class SensorFaults(ZoneState):
         spoken = cells["heard"]
         silence = self._hear(cells, step, known)
         stuck = self._stand(cells, step, x, known, silence, spoken, every) & ready
-        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, every)
+        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, every, since)
         offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near, stands_for)
         started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
@@ -217,16 +218,15 @@ class SensorFaults(ZoneState):
         far = (np.fmax(x - above, below - x) > margin) & (cells["seen"] > self._learn) & (x < self._top)
         return np.asarray(one & (far.sum(axis=0) > 1) & np.isfinite(x))
 
-    def _pace(self, cells: dict[str, _Array], step: int, known: Bool) -> tuple[F32, _Array]:
-        """How many steps apart the channels' readings usually are, up to an hour, and for how many steps one of now
-        stands: a sensor may report less often than rows close.
+    def _pace(self, cells: dict[str, _Array], step: int, known: Bool) -> tuple[F32, F32]:
+        """How many steps apart the channels' readings usually are, up to an hour, as a sensor may report less often
+        than rows close; and how many steps before this one the last of them was, also up to an hour.
         """
         every = cells["every"]
         since = np.where(cells["heard"] >= 0, np.minimum(step - cells["heard"], self._offset), 1)
         slower = every + np.float32(SLOWER) * (since - every)
         cells["every"] = np.where(known, np.minimum(since, slower), every).astype(np.float32)
-        every = np.rint(every)
-        return every, np.minimum(since, every).astype(np.int32)
+        return np.rint(every), since.astype(np.float32)
 
     def _hear(self, cells: dict[str, _Array], step: int, known: Bool) -> Bool:
         """Which channels are silent for longer than they usually are, or were until now."""
@@ -258,15 +258,18 @@ class SensorFaults(ZoneState):
 
     def _move(
         self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int,
-        every: F32,
+        every: F32, since: F32,
     ) -> Bool:  # fmt: skip
-        """Which values are further from the newest trusted one than anything moved before, but for all zones."""
+        """Which values are further from the newest trusted one than anything moved before, but for all zones. Where
+        readings are lost, or come now in this row and now in the next, a move that took longer may be as much larger.
+        """
         age = step - cells["level_step"]
         comparable = usable & (cells["level_step"] >= 0) & (age <= (SETTLE_STEPS + 1) * every)
         departure = np.where(comparable, x - cells["level"], np.float32(np.nan))
         moved = np.fmin(np.abs(departure), np.abs(departure - self._neighbours(departure)))
         largest = self._largest_moves(indices, hour, every)
-        jump = comparable & ready & (moved > np.maximum(MOVE * largest, self._least))
+        usual = MOVE * largest * np.maximum(since / every, 1)
+        jump = comparable & ready & (moved > np.maximum(usual, self._least))
         cells["jumping"] = np.where(jump, cells["jumping"] + 1, np.where(usable, 0, cells["jumping"]))
         settled = cells["jumping"] > SETTLE_STEPS
         spike = jump & ~settled
@@ -359,7 +362,8 @@ class SensorFaults(ZoneState):
         # Spikes come one at a time: the sensor is called faulty until an hour went by without.
         lingers = (kind == 0) & (before == _SPIKE) & (step - cells["last"] <= self._offset)
         # A missing value between faulty ones ends no fault.
-        waits = (kind == 0) & (before == _OFFSET) & (cells["inside"] < self._offset // 2) & (cells["heard"] < step)
+        lasts = (before == _STUCK) | (before == _OFFSET) & (cells["inside"] < self._offset // 2)
+        waits = (kind == 0) & lasts & (cells["heard"] < step)
         cells["last"] = np.where(kind > 0, step, cells["last"])
         kind = np.where(lingers | waits, before, kind)
         new = (kind > 0) & (kind != before)

@@ -18,6 +18,7 @@ from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.experts import number_of
 from services.learn.promotion.registry import Registry
+from services.learn.promotion.shadow_capacity import begun_ms
 from services.learn.records import LiveVerdict
 from services.messages import ONLINE_VERSION, ModelRow, Shadow
 
@@ -156,7 +157,8 @@ class LiveComparison:
             reason = f"It could not be compared with what serves: {error.message}"
             return self._failed(ComparisonOutcome("refused", version, "", reason, {}), error)
         evidence, from_ms = found["evidence"], row["shadow"]["from_ms"]
-        if _hardly_any_row(evidence):  # the next challenger may be days away
+        # The next challenger may be days away, and all that was held back was compared when this one was trained.
+        if _hardly_any_row(evidence, begun_ms(row)):
             self._failures.pop(version, None)
             self._registry.stay_in_shadow(version, self.begin(against, from_ms, newest_ms))
             return None
@@ -198,7 +200,7 @@ class LiveComparison:
             )
         if not over:
             return None
-        if _hardly_any_row(evidence) and watch["until_ms"] - watch["from_ms"] <= watch_ms:
+        if _hardly_any_row(evidence, watch["from_ms"]) and watch["until_ms"] - watch["from_ms"] <= watch_ms:
             # Once more as long, so that it is compared at all.
             self._registry.watch(version, Shadow(**{**watch, "until_ms": newest_ms + watch_ms}))
             return None
@@ -225,6 +227,6 @@ class LiveComparison:
         return self._comparer.compare(folder, theirs, name, shadow["from_ms"], level, worse=worse)
 
 
-def _hardly_any_row(evidence: Mapping[str, Any]) -> bool:
-    """Whether there was nothing to compare on, as after an outage."""
-    return "mae_ratio" not in evidence and not evidence.get("missing")
+def _hardly_any_row(evidence: Mapping[str, Any], since_ms: int) -> bool:
+    """Whether there was nothing to compare on that came after ``since_ms``, as after an outage."""
+    return not evidence.get("missing") and ("mae_ratio" not in evidence or evidence["newest_ms"] <= since_ms)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from services.learn.experts import number_of
 from services.messages import ONLINE_VERSION, ModelRow
 
-__all__ = ["TrainingWait", "gives_way", "wait_of"]
+__all__ = ["TrainingWait", "begun_ms", "gives_way", "wait_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def wait_of(models: Sequence[ModelRow], places: int) -> TrainingWait | None:
         are = "is" if len(waiting) == 1 else "are"
         words = f"after the verdict on {first['version']}, which comes with the rows of {_time(_until_ms(first))}"
         return TrainingWait(_until_ms(first), True, f"{words}: {names} {are} in shadow, and learn.shadows is {places}")
-    newest = max(waiting, key=_begun_ms)
-    until_ms = _begun_ms(newest) + (_until_ms(newest) - _begun_ms(newest)) // places
+    newest = max(waiting, key=begun_ms)
+    until_ms = begun_ms(newest) + (_until_ms(newest) - begun_ms(newest)) // places
     part = "half" if places == 2 else f"1/{places}"
     words = f"with the rows of {_time(until_ms)}, when {newest['version']} has been in shadow for {part} of its time"
     return TrainingWait(until_ms, False, f"{words}; a drift need not wait")
@@ -75,7 +75,7 @@ def _until_ms(row: ModelRow) -> int:
     return row["shadow"]["until_ms"]
 
 
-def _begun_ms(row: ModelRow) -> int:
+def begun_ms(row: ModelRow) -> int:
     """The newest row there was when its comparison began."""
     assert row["shadow"] is not None
     trained_on = row["trained_on"]

@@ -41,6 +41,7 @@ def test_a_better_challenger_is_promoted_with_evidence():
     evidence = json.loads(json.dumps(verdict.evidence, allow_nan=False))
     assert evidence["mae_ratio"] == {"persistence": 0.5, "the 24-hour naive": 0.5, "the climatology": 0.625}
     assert (evidence["rows"], evidence["blocks"], evidence["block_min"]) == (40, 7, 360)
+    assert evidence["newest_ms"] == 39 * HOUR_MS
 
 
 @pytest.mark.parametrize(

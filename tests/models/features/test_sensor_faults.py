@@ -108,7 +108,7 @@ def test_each_kind_is_found(kind, channel, within, least):
 @pytest.mark.parametrize(("kind", "within", "least"), [("stuck", 30, 0.5), ("spike", 1, 0.19), ("offset", 8, 0.8)])
 def test_faults_of_sensors_that_report_less_often_than_rows_close_are_found(kind, within, least, together):
     """Rows of five minutes, and a reading every fifteen, of all zones in one row or of each in its own: the same faults
-    as in rows of fifteen minutes, as soon; and none in sound zones.
+    as in rows of fifteen minutes, as soon, and each told once; and none in sound zones.
     """
     zones, length = 4, 60
     values = spoil(world(days=9), kind, "air_temp_c", length)
@@ -123,9 +123,28 @@ def test_faults_of_sensors_that_report_less_often_than_rows_close_are_found(kind
         found += [(step // 3, fault) for fault in new if fault.kind == kind]
     assert [(fault.zone, fault.channel) for _, fault in found[:1]] == [(1, "air_temp_c")]
     assert AT <= found[0][0] <= AT + within
+    assert kind == "spike" or len(found) == 1  # spikes come one at a time
     assert out[1, 3 * AT : 3 * (AT + length), 0].sum() >= least * length
     out[1, 3 * AT : 3 * (AT + length + 8), 0] = False
     assert out.sum() < 1e-3 * np.isfinite(rows).sum()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("lost", [True, False])
+def test_moves_between_readings_that_are_further_apart_than_usual_are_no_spikes(lost, seed):
+    """Two in five readings are lost, or one of every two rows comes now in this row and now in the next: what moved for
+    longer may have moved further. What is nothing like it is still a spike.
+    """
+    values, rng = 2 * world(seed=seed, days=16), np.random.default_rng(seed)
+    comes_late = rng.integers(0, 2, (4, values.shape[1] // 2))
+    first = np.stack([comes_late == 0, comes_late == 1], axis=-1).reshape(4, -1)
+    values[rng.random(first.shape) < 0.4 if lost else ~first] = np.nan
+    out, _ = run(detector(4), values)
+    assert out.sum() < 1e-3 * np.isfinite(values).sum()
+    known = np.isfinite(values[1, :, 0])
+    at = 12 * DAY + int(np.flatnonzero(known[12 * DAY :] & (known[12 * DAY - 2 : -2] | known[12 * DAY - 1 : -1]))[0])
+    values[1, at, 0] += 20
+    assert run(detector(4), values)[0][1, at, 0]
 
 
 def test_a_state_of_before_is_one_of_a_reading_in_each_step():

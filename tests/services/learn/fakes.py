@@ -29,7 +29,7 @@ class FakeCluster:
         self.results: list[bool | str | Exception] = []  # passed? or "shadow"
         self.orders: list[TrainingRequest] = []
         self.verdicts: list[bool | Exception] = []
-        self.evidence: dict[str, Any] = {"rows": 40, "mae_ratio": {}}
+        self.evidence: dict[str, Any] = {"rows": 40, "newest_ms": 10**12, "mae_ratio": {}}
         self.compared: list[tuple[str, str, str, int, float, bool]] = []
         self.now_ms = 500
         self.trains_on_all = False  # a candidate knows rows up to now; else up to 500

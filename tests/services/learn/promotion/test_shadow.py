@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,11 +65,16 @@ def test_a_challenger_that_loses_in_shadow_is_refused(retrainer: Retrainer, clus
     assert cluster.orders[-1].level == pytest.approx(0.2 / 6)
 
 
-def test_a_shadow_that_an_outage_fills_goes_on(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
-    """A challenger of which hardly a row could be compared is not refused for that: it gets its verdict on rows that
-    come later, those since it was trained among them.
+@pytest.mark.parametrize(
+    "found", [{"rows": 2, "missing": 0}, {"rows": 400, "missing": 0, "newest_ms": 500, "mae_ratio": {}}]
+)
+def test_a_shadow_that_an_outage_fills_goes_on(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, found: dict[str, Any]
+) -> None:
+    """A challenger of which hardly a row could be compared, or those alone that were held back from its training, is
+    not refused for that: it gets its verdict on rows that come later, those since it was trained among them.
     """
-    compared, cluster.evidence = cluster.evidence, {"rows": 2, "missing": 0}
+    compared, cluster.evidence = cluster.evidence, found
     cluster.verdicts = [False, True]
     later(cluster, clock, 30)
     retrainer.prove()
