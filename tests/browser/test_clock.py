@@ -368,5 +368,8 @@ def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: s
     spans = [(0, 120), (120, 425), (0, 425)]
     means = [ask(page, "past", f"m.meanOf({series}, 'seldom', {a} * 60000, {b} * 60000)") for a, b in spans]
     assert means == [20, None, 20]
+    few = json.dumps({"interval_s": 300, "end_ms": [0, 900_000, 6_300_000], "values": {"few": {"mean": [1, 2, 3]}}})
+    gap = f"m.lineOf({few}, 'few').values.includes(null)"
+    assert ask(page, "past", gap) is True
     came = "m.broken([0, 300000, 600000, 900000], [[1, 1, 1, 1], [5, null, null, 6]]).values[1]"
     assert ask(page, "past", f"{came}.map((one) => one === undefined ? 'on' : one)") == [5, "on", "on", 6]

@@ -44,7 +44,8 @@ export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: age
   return series;
 }
 
-const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 1) >> 1] ?? 0;
+// How far apart times are; of few of them the shorter one, as the longer may be a gap.
+const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 2) >> 1] ?? 0;
 
 // For a chart a null ends a line, and it goes on over what is undefined: between two values of a sensor that reports seldom.
 function bridged(times, values) {
