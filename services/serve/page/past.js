@@ -5,6 +5,8 @@ import { path } from "./store.js";
 import { sunOfDay } from "./sun.js";
 
 const HOUR_MS = 3_600_000;
+const NIGHT_MS = 8 * HOUR_MS;
+const DARK_W_M2 = 5; // sensors of radiation are some W/m² off at night
 const SHORT_MS = 1_500_000; // sensors that send on change do so every twenty minutes (docs/sensors.md)
 const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
 const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
@@ -95,14 +97,17 @@ export function meanOf(series, metric, from, to) {
 }
 
 // A value times the seconds since the one before, since midnight; a sensor may report seldom. Null where it was silent for over
-// an hour: the rest would be taken for all.
-function daySum(series, metric, to, timeZone) {
+// an hour: the rest would be taken for all. Between two values below `dark` that are no day apart nothing came.
+function daySum(series, metric, to, timeZone, dark = 0) {
   const midnight = midnightOf(to, timeZone);
-  let [last, sum] = [midnight, 0];
+  let [last, isDark, sum] = [midnight, false, 0];
   for (const [index, ms] of series.end_ms.entries()) {
     const value = series.values[metric]?.mean[index];
-    if (ms <= midnight || ms > to || !Number.isFinite(value)) continue;
-    if (ms - last > HOUR_MS) return null;
+    if (ms > to || !Number.isFinite(value)) continue;
+    const wasDark = isDark;
+    isDark = value < dark;
+    if (ms <= midnight) continue;
+    if (ms - last > (wasDark && isDark ? NIGHT_MS : HOUR_MS)) return null;
     sum += (Math.max(0, value) * (ms - last)) / 1000;
     last = ms;
   }
@@ -110,8 +115,8 @@ function daySum(series, metric, to, timeZone) {
 }
 
 const scaled = (sum, factor) => (sum === null ? null : sum * factor);
-export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone), 1e-4); // J/cm²
-export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²
+export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone, DARK_W_M2), 1e-4); // J/cm²
+export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²; lamps burn at night
 
 // What is foreseen of a metric after a moment, by the newest plan that says so: {kind, time, values, until}. A setpoint holds until
 // the next, so the one in force stands in front.
