@@ -375,6 +375,13 @@ def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: s
     spans = [(0, 120), (120, 425), (0, 425)]
     means = [ask(page, "past", f"m.meanOf({series}, 'seldom', {a} * 60000, {b} * 60000)") for a, b in spans]
     assert means == [20, None, 20]
+    # Twelve quiet hours at 18 °C, of a sensor that reports on change, are as long as twelve busy ones at 24 °C.
+    at = [*range(20, 740, 20), *range(725, 1445, 5)]
+    mean = [18 if minute <= 720 else 24 for minute in at]
+    uneven = {"interval_s": 300, "end_ms": [minute * 60_000 for minute in at], "values": {"air": {"mean": mean}}}
+    assert ask(page, "past", f"m.meanOf({json.dumps(uneven)}, 'air', 0, 86400000)") == pytest.approx(21)
+    two = {"interval_s": 300, "end_ms": [300_000, 86_100_000], "values": {"air": {"mean": [18, 24]}}}
+    assert ask(page, "past", f"m.meanOf({json.dumps(two)}, 'air', 0, 86400000)") is None
     few = json.dumps({"interval_s": 300, "end_ms": [0, 900_000, 6_300_000], "values": {"few": {"mean": [1, 2, 3]}}})
     gap = f"m.lineOf({few}, 'few').values.includes(null)"
     assert ask(page, "past", gap) is True
