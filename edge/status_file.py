@@ -11,8 +11,8 @@ __all__ = ["write_status_file"]
 
 def write_status_file(path: Path, content: bytes) -> None:
     """Replace the file as a whole, so that a reader never sees half of one; a device, as /dev/null, is written to and
-    stays, and so does a link, as /dev/stdout. On a full disk it is written over where it is, which needs no room: that
-    is when people look at it. Raises ``OSError`` with the name that was given.
+    stays, and so does a link, as /dev/stdout. On a full disk, or with a quota that is used up, it is written over where
+    it is, which needs no room: that is when people look at it. Raises ``OSError`` with the name that was given.
     """
     try:
         if path.exists() and not path.is_file():
@@ -25,7 +25,7 @@ def write_status_file(path: Path, content: bytes) -> None:
             beside.replace(place)
         except OSError as error:
             beside.unlink(missing_ok=True)
-            if error.errno != errno.ENOSPC or not place.exists():
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not place.exists():
                 raise
             with place.open("r+b") as file:
                 file.write(content)

@@ -15,7 +15,7 @@ has no settings for that.
   ``handle_read_timeout``, ``_BoundedReader``, ``stream_connected``, ``_delete_session``, ``_client_message_loop``,
   ``_handle_disconnect``.
 
-``tests/broker/test_sessions.py`` shows each. A method that a later amqtt no longer has would be replaced in vain:
+``tests/broker`` shows each. A method that a later amqtt no longer has would be replaced in vain:
 ``tests/edge/mqtt/test_embedded_broker.py`` fails then.
 """
 

@@ -210,8 +210,8 @@ class AlertBook:
         for key in [key for key in mine if key not in gone]:
             if key in self._alerts:
                 alert, rule = self._alerts.pop(key), other._rules[key[2]]
-                is_same = replace(self._rules[key[2]], severity=rule.severity) == rule
-                quiet_ms = alert.quiet_ms if is_same else CHANGED
+                warns_the_same = replace(self._rules[key[2]], severity=rule.severity, keep_min=rule.keep_min) == rule
+                quiet_ms = alert.quiet_ms if warns_the_same else CHANGED
                 other._alerts[key] = replace(alert, severity=rule.severity, quiet_ms=quiet_ms)
             for held, theirs in ((self._seen_ms, other._seen_ms), (self._mutes, other._mutes)):
                 if key in held:

@@ -99,13 +99,19 @@ class RulesDocument:
         )
         return of_site._with_zones(zones) if zones else of_site
 
-    def checked(self) -> RulesDocument:
-        """The same, for who has just written it: raises :class:`DocumentError` where a number makes no sense."""
-        wrong = [(rule.name, f"{rule.name}: {sentence}") for rule in self.rules for sentence in rule.beyond()]
+    def checked(self, before: RulesDocument | None = None) -> RulesDocument:
+        """The same, for who has just written it: raises :class:`DocumentError` where a number makes no sense. Rules
+        that are as they were ``before`` hold.
+        """
+        kept = set(before.rules if before else ())
+        wrong = [
+            (rule.name, f"{rule.name}: {words}") for rule in self.rules if rule not in kept for words in rule.beyond()
+        ]
         for zone, rules in self.zone_rules.items():
-            for rule in set(rules) - set(self.rules):
+            kept = {*self.rules, *(before.rules_of(zone) if before else ())}
+            for rule in [rule for rule in rules if rule not in kept]:
                 at, whose = f"zones.{zone}.{rule.name}", f"zone {zone}: {rule.name}"
-                wrong += [(at, f"{whose}: {sentence}") for sentence in rule.beyond()]
+                wrong += [(at, f"{whose}: {words}") for words in rule.beyond()]
         if wrong:
             raise DocumentError(wrong)
         return self

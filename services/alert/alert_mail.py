@@ -16,12 +16,13 @@ from email.utils import formatdate, getaddresses
 from pathlib import Path
 
 from edge.wire.topic import SITE_ZONE
+from models.alerts.alert_book import RULE_GONE
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
 from services.alert.waiting_mails import WaitingMails
 from services.ingest.alerts.alert_journal import changes_of
-from services.ingest.alerts.shown_alert import was_cut
+from services.ingest.alerts.shown_alert import why_cut
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
 
@@ -176,17 +177,14 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     """
     newest = list({alert["id"]: alert for alert in alerts}.values())
     firing = [alert for alert in newest if alert["state"] == "firing"]
-    over = [alert for alert in newest if alert["state"] != "firing" and not was_cut(alert)]
-    cut = [alert for alert in newest if was_cut(alert)]
+    ended = _ended([alert for alert in newest if alert["state"] != "firing"])
     lines = [f"{_where(alert)} ({alert['severity']}): {alert['text']}" for alert in firing]
-    if over:
-        lines += ["", "Back to normal:", *(f"{_where(alert)}: {alert['text']}" for alert in over)]
-    if cut:
-        lines += ["", "No longer watched:", *(f"{_where(alert)}, {alert['rule']}: {alert['text']}" for alert in cut)]
+    for how, those in ended.items():
+        lines += ["", f"{how}:", *(_end_line(alert) for alert in those)]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} lines more"]
     message = EmailMessage()
-    message["Subject"] = _subject(firing, over, cut)
+    message["Subject"] = _subject(firing, ended)
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
@@ -198,14 +196,28 @@ def _where(alert: ShownAlert) -> str:
     return alert["site"] if alert["zone"] == SITE_ZONE else f"{alert['site']}/{alert['zone']}"
 
 
-def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert], cut: Sequence[ShownAlert]) -> str:
+def _ended(alerts: Sequence[ShownAlert]) -> dict[str, list[ShownAlert]]:
+    """Alerts that are over, by what that means; a rule that was changed may watch the zone still."""
+    found: dict[str, list[ShownAlert]] = {"Back to normal": [], "Rule changed": [], "No longer watched": []}
+    for alert in alerts:
+        why = why_cut(alert)
+        how = "Rule changed" if why == RULE_GONE else "No longer watched" if why else "Back to normal"
+        found[how].append(alert)
+    return {how: those for how, those in found.items() if those}
+
+
+def _end_line(alert: ShownAlert) -> str:
+    rule = f", {alert['rule']}" if why_cut(alert) else ""
+    return f"{_where(alert)}{rule}: {alert['text']}"
+
+
+def _subject(firing: Sequence[ShownAlert], ended: Mapping[str, Sequence[ShownAlert]]) -> str:
     if len(firing) == 1:
         words = firing[0]["text"].partition(";")[0]
         return f"{_where(firing[0])}: {words}"[:200]
     if firing:
         return f"{len(firing)} alerts in {_wheres(firing)}"[:200]
-    said = (("back to normal", over), ("no longer watched", cut))
-    return "; ".join(f"{words}: {_wheres(alerts)}" for words, alerts in said if alerts)[:200]
+    return "; ".join(f"{how.lower()}: {_wheres(alerts)}" for how, alerts in ended.items())[:200]
 
 
 def _wheres(alerts: Sequence[ShownAlert]) -> str:

@@ -169,6 +169,7 @@ def test_an_alert_whose_rule_is_gone_says_so(page: Page, tmp_path: Path) -> None
         page.until(f"{VIEW}.includes('No alert.')")
         page.until(f"{VIEW}.includes('it came')")
         assert "probably" not in page.ask(VIEW)
+        assert "expected: its rule" not in page.ask(VIEW)
 
 
 def test_a_key_of_some_sites_is_told_what_it_may_not_order(page: Page, tmp_path: Path) -> None:

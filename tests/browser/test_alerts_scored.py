@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from models.alerts.alert_book import RULE_GONE
 from tests.browser.driver import Page
 from tests.browser.ruled import VIEW, Ruled
 from tests.browser.serving import HOUR_MS, opened
@@ -24,10 +25,11 @@ def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
         "a": [alert("a", **base), alert("a", "resolved", **came)],
         "b": [alert("b", kind="heat", rule="heat", **base), alert("b", "resolved", kind="heat", rule="heat", **over)],
         "c": [alert("c", "resolved", kind="co2_low", rule="co2_low", **{**over, "came_ms": fired, "from_ms": fired})],
+        "d": [alert("d", "resolved", kind="vpd_low", rule="vpd_low", text=RULE_GONE, **over)],
     }
     with opened(house) as address:
         page.open(f"{address}/#/quality/demo/north-1")
-        page.until("document.querySelectorAll('#alert-scores tbody tr').length === 3")
+        page.until("document.querySelectorAll('#alert-scores tbody tr').length === 4")
         # The page may show it anew at any moment; what was opened stays open.
         page.ask("document.querySelector('#past-alerts').closest('details').open = true")
         box = "document.querySelector('#past-alerts').closest('details').parentElement"
@@ -41,6 +43,7 @@ def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
         assert "Sun 27 Feb, 19:00 Cold 72 % it came 2 h" in said
         assert "Sun 27 Feb, 19:00 Heat 72 % it did not come –" in said
         assert "Sun 27 Feb, 19:00 CO₂ too low – it came 0 min" in said  # it was there when it was told: no chance
+        assert "its rule was changed, or nothing more was read" in said
         assert page.barriers() == []
         assert page.complaints == []
 

@@ -203,6 +203,13 @@ def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
         hide = f"s.values.out_radiation_w_m2.mean.forEach((_, n, all) => {{ if ({hidden}) all[n] = null; }})"
         said = ask(page, "past", f"((s) => ({hide}, m.lightSum(s, {noon}, 'Europe/Amsterdam')))({series})")
         assert said == (total and pytest.approx(total, rel=0.02)), hidden
+    # Silence at night takes nothing from a day's light, but lamps may burn then; of a first day nobody knows.
+    for hidden, total in (("n > 60 && n < 100", 253.8), ("n < 110", None), ("n > 60 && n < 130", None)):
+        fill = f"all.forEach((_, n) => {{ all[n] = {hidden} ? null : n > 115 ? 100 : 1; }})"
+        both = "Object.assign(s.values, {par_umol_m2_s: s.values.out_radiation_w_m2})"
+        sums = f"['lightSum', 'parSum'].map((sum) => m[sum](s, {noon}, 'Europe/Amsterdam'))"
+        made = f"((s, all = s.values.out_radiation_w_m2.mean) => ({fill}, {both}, {sums}))({series})"
+        assert ask(page, "past", made) == [total and pytest.approx(total), None], hidden
     nowhere = "{timezone: 'Europe/Amsterdam', latitude: null}"
     assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, {nowhere})") == pytest.approx(864)
     # What ends before the sun sets, at 21:51, says nothing of the day; what ends at 22:00 does.
@@ -368,5 +375,15 @@ def test_the_line_of_a_sensor_that_reports_seldom_goes_on(page: Page, address: s
     spans = [(0, 120), (120, 425), (0, 425)]
     means = [ask(page, "past", f"m.meanOf({series}, 'seldom', {a} * 60000, {b} * 60000)") for a, b in spans]
     assert means == [20, None, 20]
+    # Twelve quiet hours at 18 °C, of a sensor that reports on change, are as long as twelve busy ones at 24 °C.
+    at = [*range(20, 740, 20), *range(725, 1445, 5)]
+    mean = [18 if minute <= 720 else 24 for minute in at]
+    uneven = {"interval_s": 300, "end_ms": [minute * 60_000 for minute in at], "values": {"air": {"mean": mean}}}
+    assert ask(page, "past", f"m.meanOf({json.dumps(uneven)}, 'air', 0, 86400000)") == pytest.approx(21)
+    two = {"interval_s": 300, "end_ms": [300_000, 86_100_000], "values": {"air": {"mean": [18, 24]}}}
+    assert ask(page, "past", f"m.meanOf({json.dumps(two)}, 'air', 0, 86400000)") is None
+    few = json.dumps({"interval_s": 300, "end_ms": [0, 900_000, 6_300_000], "values": {"few": {"mean": [1, 2, 3]}}})
+    gap = f"m.lineOf({few}, 'few').values.includes(null)"
+    assert ask(page, "past", gap) is True
     came = "m.broken([0, 300000, 600000, 900000], [[1, 1, 1, 1], [5, null, null, 6]]).values[1]"
     assert ask(page, "past", f"{came}.map((one) => one === undefined ? 'on' : one)") == [5, "on", "on", 6]

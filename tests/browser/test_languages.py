@@ -29,6 +29,7 @@ def said(page: Page, language: str, expression: str, module: str = "words") -> A
     """What an expression says in a language, with a module of the page as ``m``. The page, which has just begun, may
     speak its own language meanwhile.
     """
+    page.until("document.body")  # of one that was just opened there may be nothing yet
     return page.ask(f"""(async () => {{
         const words = await import('/page/words.js');
         const m = await import('/page/{module}.js');

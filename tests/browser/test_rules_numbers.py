@@ -41,6 +41,7 @@ def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None
     [
         ("heat", "335", "It must be between −4 °F and 140 °F."),
         ("mean_low", "40", "It must be between −36 °F and 36 °F."),
+        ("plan_not_followed", "400", "It must be between 0 and 100."),
     ],
 )
 def test_a_limit_that_no_greenhouse_has_is_not_saved(

@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 @dataclass(frozen=True, slots=True)
 class PastAlert:
     """An alert that fired. ``event_ms`` is when its event began, None if none was seen; ``acted`` says whether somebody
-    did something about it meanwhile, ``was_cut`` whether it ended with its rule or its zone.
+    did something about it meanwhile, ``was_cut`` whether it ended although nobody knew what would come.
     """
 
     fired_ms: int

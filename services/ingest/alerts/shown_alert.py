@@ -7,7 +7,7 @@ from models.alerts.alert_rule import COURSES
 from models.alerts.alert_words import INPUTS, NAMES, over_words
 from services.messages import AlertReason, ShownAlert
 
-__all__ = ["shown_alert", "was_cut"]
+__all__ = ["shown_alert", "why_cut"]
 
 DECIMALS = 4
 
@@ -29,13 +29,14 @@ def shown_alert(alert: Alert) -> ShownAlert:
     return shown
 
 
-def was_cut(alert: ShownAlert) -> bool:
-    """Whether it is over because its zone, its rule or its sensor is gone: nobody knows whether all is well.
+def why_cut(alert: ShownAlert) -> str:
+    """Why it is over although nobody knows whether all is well, of :data:`CUT`; empty where that is known.
 
-    >>> was_cut({"state": "resolved", "kind": "stale_zone", "text": "zone is silent: the zone has left"})
-    True
+    >>> why_cut({"state": "resolved", "kind": "stale_zone", "text": "zone is silent: the zone has left"})
+    'the zone has left'
     """
-    return alert["state"] == "resolved" and alert["text"] in [_sentence(alert["kind"], why) for why in CUT]
+    said = {_sentence(alert["kind"], why): why for why in CUT}
+    return said.get(alert["text"], "") if alert["state"] == "resolved" else ""
 
 
 def _sentence(kind: str, why: str) -> str:

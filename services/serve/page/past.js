@@ -5,6 +5,8 @@ import { path } from "./store.js";
 import { sunOfDay } from "./sun.js";
 
 const HOUR_MS = 3_600_000;
+const LONG_MS = 8 * HOUR_MS; // no sensor reports more seldom, and no day is shorter
+const DARK_W_M2 = 5; // sensors of radiation are some W/m² off at night
 const SHORT_MS = 1_500_000; // sensors that send on change do so every twenty minutes (docs/sensors.md)
 const DRIEST_C = -30; // no air in a greenhouse has such a dew point: its humidity of 0 % is that of a broken sensor
 const HELD_MS = { setpoint: 24 * HOUR_MS, weather: HOUR_MS / 2 }; // so long the last value of a plan holds (HOLD_MS in models/features/plans.py)
@@ -44,7 +46,8 @@ export function withRow(series, { origin_ms: end_ms, step_s, now, now_age_s: age
   return series;
 }
 
-const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 1) >> 1] ?? 0;
+// Of two spans the shorter: the other may be a gap.
+const usualOf = (times) => times.slice(1).map((ms, index) => ms - times[index]).sort((a, b) => a - b)[(times.length - 2) >> 1] ?? 0;
 
 // For a chart a null ends a line, and it goes on over what is undefined: between two values of a sensor that reports seldom.
 function bridged(times, values) {
@@ -85,32 +88,45 @@ export function broken(times, columns) {
   return { time, values: values.map((column) => bridged(time, column)) };
 }
 
-// Null where less than half of the time is known.
-export function meanOf(series, metric, from, to) {
-  const values = series.values[metric]?.mean ?? [];
-  const known = [...series.end_ms.entries()].filter(([index, ms]) => ms > from && ms <= to && Number.isFinite(values[index]));
-  const each = Math.max(1000 * series.interval_s, usualOf(known.map(([, ms]) => ms)));
-  return known.length && known.length * each >= 0.5 * (to - from) ? known.reduce((sum, [index]) => sum + values[index], 0) / known.length : null;
+// What is known of a span: values, each with the one before it and the time since. For so long it counts: a sensor may report seldom,
+// or on change, which is more often while much changes.
+function spans(series, metric, from, to) {
+  const found = [];
+  let [last, before] = [from, Infinity];
+  series.end_ms.forEach((ms, index) => {
+    const value = series.values[metric]?.mean[index];
+    if (ms > to || !Number.isFinite(value)) return;
+    if (ms > from) found.push({ ms, value, before, since: ms - last });
+    last = Math.max(ms, from);
+    before = value;
+  });
+  return found;
 }
 
-// A value times the seconds since the one before, since midnight; a sensor may report seldom. Null where it was silent for over
-// an hour: the rest would be taken for all.
-function daySum(series, metric, to, timeZone) {
-  const midnight = midnightOf(to, timeZone);
-  let [last, sum] = [midnight, 0];
-  for (const [index, ms] of series.end_ms.entries()) {
-    const value = series.values[metric]?.mean[index];
-    if (ms <= midnight || ms > to || !Number.isFinite(value)) continue;
-    if (ms - last > HOUR_MS) return null;
-    sum += (Math.max(0, value) * (ms - last)) / 1000;
-    last = ms;
+// Null where less than half of the time is known.
+export function meanOf(series, metric, from, to) {
+  const known = spans(series, metric, from, to);
+  const longest = Math.max(HOUR_MS, 2.5 * Math.min(usualOf(known.map(({ ms }) => ms)), LONG_MS));
+  let [time, sum] = [0, 0];
+  for (const { value, since } of known) {
+    const counts = since > longest ? 1000 * series.interval_s : since;
+    time += counts;
+    sum += value * counts;
   }
-  return last > midnight && to - last <= HOUR_MS ? sum : null;
+  return time >= 0.5 * (to - from) ? sum / time : null;
+}
+
+// Values times seconds since midnight. Null where the sensor was silent for over an hour, unless it was dark before and after: what is
+// known would be taken for all.
+function daySum(series, metric, to, timeZone, dark = 0) {
+  const known = spans(series, metric, midnightOf(to, timeZone), to);
+  const isKnown = known.length && to - known.at(-1).ms <= HOUR_MS && known.every(({ value, before, since }) => since <= (Math.max(value, before) < dark ? LONG_MS : HOUR_MS));
+  return isKnown ? known.reduce((sum, { value, since }) => sum + (Math.max(0, value) * since) / 1000, 0) : null;
 }
 
 const scaled = (sum, factor) => (sum === null ? null : sum * factor);
-export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone), 1e-4); // J/cm²
-export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²
+export const lightSum = (series, to, timeZone) => scaled(daySum(series, "out_radiation_w_m2", to, timeZone, DARK_W_M2), 1e-4); // J/cm²
+export const parSum = (series, to, timeZone) => scaled(daySum(series, "par_umol_m2_s", to, timeZone), 1e-6); // mol/m²; lamps burn at night
 
 // What is foreseen of a metric after a moment, by the newest plan that says so: {kind, time, values, until}. A setpoint holds until
 // the next, so the one in force stands in front.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -173,20 +174,26 @@ def test_a_site_moves_to_other_rules_with_its_alerts() -> None:
 
 def test_an_alert_of_a_changed_rule_stays_only_if_the_rule_would_warn() -> None:
     """It is over at the rule's next look, and nobody says that it did not come; where nothing else changed than how
-    serious the rule is, it stays for as long as always.
+    serious the rule is, or for how long alerts are kept, it stays for that long.
     """
-    colder = AlertRule(name="cold", kind="frost", chance=0.5, keep_min=60, limit=-2.0)
-    critical = AlertRule(name="cold", kind="frost", chance=0.5, keep_min=60, severity="critical")
-    for rule, chance, told in ((colder, 0.1, ["resolved"]), (colder, 0.9, []), (critical, 0.1, [])):
+    usual = RULES[0]
+    colder, critical, longer = (
+        replace(usual, limit=-2.0),
+        replace(usual, severity="critical"),
+        replace(usual, keep_min=90),
+    )
+    for rule, chance, end, why in (
+        (colder, 0.1, 1, RULE_GONE), (colder, 0.9, 4, ""), (critical, 0.1, 3, ""), (longer, 0.1, 4, ""),
+    ):  # fmt: skip
         book, other = AlertBook(RULES), AlertBook([rule])
         see(book, 0, 0.9)
         assert book.hand_over("site", ["north"], other, 1, RULE_GONE) == []
         again = AlertBook([rule])
         again.load_state_dict(json.loads(json.dumps(other.state_dict())))
-        found = see(again, 1, chance)
-        assert (states(found), [(one.why, one.came_true) for one in found]) == (told, [(RULE_GONE, None)] * len(told))
-        assert states(see(again, 2, 0.1)) == []
-        assert states(see(again, 4, 0.1)) == ([] if told else ["resolved"])
+        found = {at: see(again, at, chance if at == 1 else 0.1) for at in range(1, 6)}
+        [over] = found.pop(end)
+        assert not any(found.values())
+        assert (over.state, over.why, over.came_true) == ("resolved", why, None if why else False)
 
 
 def test_it_is_known_afterwards_whether_it_came_true() -> None:

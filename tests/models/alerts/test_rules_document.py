@@ -188,3 +188,23 @@ def test_a_number_that_no_greenhouse_has_is_told_to_who_writes_it() -> None:
     ]
     mended = document.merged({"changes": {"heat": {"limit": 33.5}}, "zones": {"z2": None}})
     assert mended.checked() is mended
+
+
+def test_who_writes_another_rule_is_not_told_of_what_holds_already() -> None:
+    """An earlier release took it: the other rules must not wait until it is mended."""
+    before = RulesDocument.of({
+        "changes": {"heat": {"limit": 335}}, "zones": {"z1": {"changes": {"co2_low": {"hysteresis": 6000}}}},
+    })  # fmt: skip
+    for patch in (
+        {"changes": {"frost": {"limit": 4}}},
+        {"zones": {"z1": {"changes": {"frost": {"limit": 4}}}, "z2": {"stage": "young"}}},
+    ):
+        before.merged(patch).checked(before)
+    for patch, where in (
+        ({"changes": {"heat": {"chance": 0.5}}}, "heat"),
+        ({"zones": {"z1": {"changes": {"heat": {"chance": 0.5}}}}}, "zones.z1.heat"),
+        ({"zones": {"z2": {"changes": {"co2_low": {"hysteresis": 6000}}}}}, "zones.z2.co2_low"),
+    ):
+        with pytest.raises(DocumentError) as error:
+            before.merged(patch).checked(before)
+        assert [at for at, _ in error.value.mistakes] == [where]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from models.alerts.alert_book import CUT, AlertBook, RuleFinding
+from models.alerts.alert_book import CUT, RULE_GONE, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.alert.alert_mail import AlertMail, digest
 from services.alert.delivery import Deliverer
@@ -110,19 +110,20 @@ def test_the_end_of_an_alert_of_less_severity_is_not_told(tmp_path: Path, box: M
 
 @pytest.mark.parametrize(("why", "kind"), [*itertools.product(CUT, ["frost", "stale_zone"])])
 def test_what_is_no_longer_watched_is_not_back_to_normal(why: str, kind: str) -> None:
-    """The zone has left, or the rule is another: nobody knows whether all is well."""
+    """The zone has left, or the rule is another, which may watch it still: nobody knows whether all is well."""
+    how = "Rule changed" if why == RULE_GONE else "No longer watched"
     over = AlertBook([AlertRule(name="mine", kind=kind, chance=0.5)])
     over.see(0, "demo", "z2", "mine", RuleFinding(1.0, is_now=True, why="as it was"))
     [ended] = over.end(1, "demo", "z2", why)
     normal = change("a1", 2, "resolved")
     mail = digest([normal, shown_alert(ended)])
-    assert mail["Subject"] == "back to normal: demo/z1; no longer watched: demo/z2"
+    assert mail["Subject"] == f"back to normal: demo/z1; {how.lower()}: demo/z2"
     lines = mail.get_content().splitlines()
     assert lines[:3] == ["Back to normal:", f"demo/z1: {normal['text']}", ""]
-    assert lines[3] == "No longer watched:"
+    assert lines[3] == f"{how}:"
     assert lines[4].startswith("demo/z2, mine: ")
     assert lines[4].endswith(why)
-    assert digest([shown_alert(ended)])["Subject"] == "no longer watched: demo/z2"
+    assert digest([shown_alert(ended)])["Subject"] == f"{how.lower()}: demo/z2"
 
 
 def test_what_is_back_to_normal_is_not_likely_to_last() -> None:

@@ -98,6 +98,20 @@ def test_wrong_rules_are_refused_with_a_sentence_each(system: System) -> None:
     assert system.backend.published == []
 
 
+def test_what_an_earlier_release_took_keeps_no_other_rule_from_being_changed(system: System) -> None:
+    """Also of a zone; the rule itself is refused until its number makes sense."""
+    wide, other = {"heat": {"limit": 335}}, {"frost": {"limit": 4}}
+    system.backend.rules["document"] = {"changes": wide}
+    in_zone = "/rules?zone=north-1"
+    for method, path, changes in (
+        ("PATCH", "/rules", other), ("PUT", "/rules", wide | other), ("PATCH", in_zone, other), ("PUT", in_zone, other)
+    ):  # fmt: skip
+        answer = system.client.request(method, path, json={"changes": changes}, headers=OPERATOR)
+        assert answer.status_code == 202
+    answer = system.client.patch("/rules", json={"changes": {"heat": {"chance": 0.5}}}, headers=OPERATOR)
+    assert_problem(answer, 422, "heat: limit is 335; it must be between -20 and 60 °C")
+
+
 def test_a_site_is_named_where_there_are_several(system: System) -> None:
     """The answer names them."""
     system.state.view._stream_ms["other"] = ORIGIN_MS

@@ -14,7 +14,7 @@ from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted, 
 from models.alerts.scoring.past_alerts import Outcome, PastAlert, tally
 from models.features.inputs import local_ms
 from models.spec import Place
-from services.ingest.alerts.shown_alert import was_cut
+from services.ingest.alerts.shown_alert import why_cut
 from services.messages import F32, I64, Resampled, ShownAlert
 
 __all__ = ["SETPOINTS", "AlertScores", "PastAlertShown", "RuleScoreShown", "alert_scores"]
@@ -127,7 +127,7 @@ def _past(
         event_ms=None if came_ms is None else min(came_ms, newest["from_ms"]),
         is_over=newest["state"] == "resolved",
         acted=acted(newest["kind"], held, told, until, before),
-        was_cut=was_cut(newest),
+        was_cut=bool(why_cut(newest)),
     )
     first = changes[0]
     return past, first["chance"] if first["changed_ms"] == fired_ms else None

@@ -37,16 +37,16 @@ def replaced(given: RulesIn, shown: SiteRulesShown, zone: str | None, version: i
         if given.zones is not None:
             raise ProblemError(422, A_ZONE_HAS_NO_ZONES)
         own = given.model_dump(exclude_unset=True)
-        return RuleChange(_checked(lambda: before.with_zone(zone, own)), ChangeRules(own, version=version))
+        return RuleChange(_checked(lambda: before.with_zone(zone, own), before), ChangeRules(own, version=version))
     said = given.model_dump(exclude={"zones"})
     if given.zones is None:
         kept = {**said, "zones": before.as_dict().get("zones", {})}
         order = ChangeRules(said, keep_zones=True, version=version)
-        return RuleChange(_checked(lambda: RulesDocument.of(kept)), order)
+        return RuleChange(_checked(lambda: RulesDocument.of(kept), before), order)
     _check_zones(given.zones, shown, before)
     zones = {name: own.model_dump(exclude_unset=True) for name, own in given.zones.items()}
     said |= {"zones": zones} if zones else {}
-    return RuleChange(_checked(lambda: RulesDocument.of(said)), ChangeRules(said, version=version))
+    return RuleChange(_checked(lambda: RulesDocument.of(said), before), ChangeRules(said, version=version))
 
 
 def patched(given: RulesPatch, shown: SiteRulesShown, zone: str | None, version: int) -> RuleChange:
@@ -56,7 +56,7 @@ def patched(given: RulesPatch, shown: SiteRulesShown, zone: str | None, version:
         if given.zones:
             raise ProblemError(422, A_ZONE_HAS_NO_ZONES)
         own = given.model_dump(exclude_unset=True, exclude={"zones"})
-        document = _checked(lambda: before.with_zone(zone, own, merge=True))
+        document = _checked(lambda: before.with_zone(zone, own, merge=True), before)
         return RuleChange(document, ChangeRules(own, merge=True, version=version))
     _check_zones(given.zones, shown, before)
     members = given.model_dump(exclude={"zones"}).items()
@@ -65,7 +65,7 @@ def patched(given: RulesPatch, shown: SiteRulesShown, zone: str | None, version:
         said["zones"] = {
             name: None if own is None else own.model_dump(exclude_unset=True) for name, own in given.zones.items()
         }
-    return RuleChange(_checked(lambda: before.merged(said)), ChangeRules(said, merge=True, version=version))
+    return RuleChange(_checked(lambda: before.merged(said), before), ChangeRules(said, merge=True, version=version))
 
 
 def version_seen(if_match: str | None) -> int:
@@ -97,9 +97,9 @@ def _check_zones(given: Iterable[str], shown: SiteRulesShown, before: RulesDocum
             raise ProblemError(422, f"body.zones: there is no zone {name[:64]} in {shown['site']}; known are {listed}")
 
 
-def _checked(make: Callable[[], RulesDocument]) -> RulesDocument:
+def _checked(make: Callable[[], RulesDocument], before: RulesDocument) -> RulesDocument:
     try:
-        return make().checked()
+        return make().checked(before)
     except DocumentError as error:
         errors = [
             {"where": (where if where.startswith("zones.") else f"changes.{where}")[:100], "message": sentence}

@@ -178,10 +178,10 @@ export function alertWords(alert, timeZone, now) {
 
 // Figures are those of when it is, or will be, most likely: of one that goes on and will last they are not what is measured now.
 export function whyWords(alert) {
-  const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && !OF_STATE.includes(alert.kind);
+  const isAhead = goesOn(alert) && alert.until_ms > alert.seen_ms && alert.why.some(({ name: what }) => what !== "fact");
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
   const figure = ({ name: what, value, unit }) => (METRIC[what] ? number(value, METRIC[what]) : `${count(value, 1)}\u00a0${unit === "h" ? t("unit.h") : unit}`);
-  return (isAhead && alert.why.length ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label, one)
+  return (isAhead ? t("why.ahead") : "") + alert.why.map((one) => (one.name === "fact" ? reason(one.label, one)
     : one.name === "beside_light" ? t(`why.light.${one.value > 0 ? "above" : "below"}`, { value: number(Math.abs(one.value), "air_temp_c", true) })
     : `${has(`why.${one.name}`) ? t(`why.${one.name}`) : metricName(METRIC[one.name])} ${figure(one)}`)).join(OF_STATE.includes(alert.kind) ? "; " : ", ");
 }

@@ -172,7 +172,7 @@ export default function rulesView(box, wanted) {
   // "chance is 2; it must be between 0.01 and 0.99" in the units of the field; other sentences as they are.
   function wordsOf(rule, option, words) {
     const { unit, show: asShown } = measureOf(rule, option);
-    const of = (value) => `${value.toLocaleString(spoken()).replace("-", "−")} ${unit}`;
+    const of = (value) => `${value.toLocaleString(spoken()).replace("-", "−")} ${unit}`.trim();
     const [low, high] = (/it must be between (\S+) and ([-\d.]+)/.exec(words) ?? []).slice(1).map((one) => asShown(Number(one))).sort((a, b) => a - b);
     if (high !== undefined) return t("rules.between", { low: of(low), high: of(high) });
     const least = /it must be ([\d.]+) or more/.exec(words);
