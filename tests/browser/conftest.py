@@ -9,6 +9,8 @@ import pytest
 
 from tests.browser.driver import Page, open_page
 from tests.browser.ruled import Ruled, opened_rules, ruled_house
+from tests.browser.serving import House, opened
+from tests.browser.views import house_of_two
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,19 @@ def page(browser: Page) -> Page:
     """A new window of desktop size."""
     browser.renew()
     return browser
+
+
+@pytest.fixture(scope="module")
+def two_zones(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Two zones of a house near Delft; the second has a sensor that fails."""
+    return house_of_two(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture(scope="module")
+def address(two_zones: House) -> Iterator[str]:
+    """Where these are served."""
+    with opened(two_zones) as found:
+        yield found
 
 
 @pytest.fixture

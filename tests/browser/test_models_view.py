@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.browser.driver import Page
 from tests.browser.held import hold, let_go
-from tests.browser.serving import HOUR_MS, House, opened
-from tests.browser.views import SOON_S, house_of_two, model, shows, text
+from tests.browser.serving import HOUR_MS, House
+from tests.browser.views import SOON_S, model, shows, text
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -19,29 +18,16 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 EVIDENCE = "The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.960 (0.940 to 0.980) of v1."
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """Two zones of a house near Delft; the second has a sensor that fails."""
-    return house_of_two(tmp_path_factory.mktemp("house"))
-
-
-@pytest.fixture(scope="module")
-def address(house: House) -> Iterator[str]:
-    """Where it is served."""
-    with opened(house) as found:
-        yield found
-
-
-def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House, address: str) -> None:
+def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, two_zones: House, address: str) -> None:
     """A new champion is on the page within two seconds, with what the gate said as shares; the operator goes back with
     a key that the page asks for.
     """
-    house.do(house.live_state.set_models([model("v1", "champion")]))
+    two_zones.do(two_zones.live_state.set_models([model("v1", "champion")]))
     page.open(f"{address}/#/models")
     shows(page, "Model v1 forecasts now")
     page.until("document.getElementById('state').textContent === 'live'")
-    house.do(house.live_state.set_models([model("v2", "champion", EVIDENCE), model("v1", "previous")]))
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v2", "before": "v1", "reason": EVIDENCE}))
+    two_zones.do(two_zones.live_state.set_models([model("v2", "champion", EVIDENCE), model("v1", "previous")]))
+    two_zones.do(two_zones.live_state.put_event({"kind": "swap", "version": "v2", "before": "v1", "reason": EVIDENCE}))
     began_s = time.monotonic()
     shows(page, "01:00: the model was replaced by one with 4.0 % less error (v2 instead of v1).")
     took_s = time.monotonic() - began_s
@@ -57,26 +43,26 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     page.type("op-key")
     page.press("Enter")
     shows(page, "Done.")
-    assert house.backend.orders[-1] == ("rollback", "network", "v2")
+    assert two_zones.backend.orders[-1] == ("rollback", "network", "v2")
     assert page.ask("localStorage.length + sessionStorage.length") == 0
 
 
-def test_a_training_that_begins_is_seen_though_no_event_tells_of_it(page: Page, house: House, address: str) -> None:
+def test_a_training_that_begins_is_seen_though_no_event_tells_of_it(page: Page, two_zones: House, address: str) -> None:
     """The view looks again by itself: nothing changes in the table of models meanwhile."""
-    house.do(house.live_state.set_models([model("v1", "champion")]))
+    two_zones.do(two_zones.live_state.set_models([model("v1", "champion")]))
     page.open(f"{address}/#/models")
     shows(page, "Model v1 forecasts now")
     running: Any = {"running": {"kind": "operator", "reason": "operator"}, "last_error": ""}
-    house.do(house.live_state.put_stats("retrainer", running))
+    two_zones.do(two_zones.live_state.put_stats("retrainer", running))
     page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === 'true'")
-    house.do(house.live_state.put_stats("retrainer", {**running, "running": None}))
+    two_zones.do(two_zones.live_state.put_stats("retrainer", {**running, "running": None}))
     page.until("document.querySelector('[data-key=\"network train\"]').ariaDisabled === null")
 
 
-def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: House, address: str) -> None:
+def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, two_zones: House, address: str) -> None:
     """Of a button, a fold and a box; a button that has gone gives it to what it stood in."""
     models = [model(f"v{number}", stage, EVIDENCE) for number, stage in enumerate(("refused", "previous", "champion"))]
-    house.do(house.live_state.set_models(models))
+    two_zones.do(two_zones.live_state.set_models(models))
     page.open(f"{address}/#/models")
     shows(page, "Model v2 forecasts now")
     page.until("document.getElementById('state').textContent === 'live'")
@@ -87,56 +73,58 @@ def test_models_that_are_drawn_anew_keep_focus_and_folds(page: Page, house: Hous
         page.ask(f"document.querySelector('[data-key=\"{key}\"]').focus()")
         assert page.ask(focused) == key
         number += 1
-        house.do(house.live_state.put_event({"kind": "swap", "version": f"v{number}", "before": "v2", "reason": ""}))
+        two_zones.do(
+            two_zones.live_state.put_event({"kind": "swap", "version": f"v{number}", "before": "v2", "reason": ""})
+        )
         shows(page, f"v2 was replaced by v{number}")
         assert page.ask(focused) == key
     assert page.ask(f"{fold}.open")
     page.ask("document.querySelector('[data-key=\"network train\"]').focus()")
     page.press("Enter")
     page.until("document.getElementById('sure').open")
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v9", "before": "v2", "reason": ""}))
+    two_zones.do(two_zones.live_state.put_event({"kind": "swap", "version": "v9", "before": "v2", "reason": ""}))
     shows(page, "v2 was replaced by v9")
     page.ask("document.getElementById('sure-no').click()")
     page.until(f"({focused}) === 'network train'")
     page.ask("document.querySelector('[data-key=\"network back\"]').focus()")
-    house.do(house.live_state.set_models([models[0], models[2], model("v5", "challenger", EVIDENCE)]))
+    two_zones.do(two_zones.live_state.set_models([models[0], models[2], model("v5", "challenger", EVIDENCE)]))
     page.until("!document.querySelector('[data-key=\"network back\"]')")
     assert page.ask(focused) == "network train"
 
 
-def test_a_watch_that_begins_with_the_next_row_has_no_end_yet(page: Page, house: House, address: str) -> None:
+def test_a_watch_that_begins_with_the_next_row_has_no_end_yet(page: Page, two_zones: House, address: str) -> None:
     """Between a swap and the row after it no time is named; from then on it is that of the verdict."""
     for from_ms, until_ms, words in (
         (-1, -1, "Compared with v1 from the next reading on;"),
         (ORIGIN_MS, ORIGIN_MS + 48 * HOUR_MS, "Compared with v1 until Thu 3 Mar, 01:00 of the greenhouse's time;"),
     ):
         watch = {"against": "v1", "from_ms": from_ms, "until_ms": until_ms}
-        house.do(house.live_state.set_models([{**model("v2", "champion"), "watch": watch}]))  # type: ignore[typeddict-item]
+        two_zones.do(two_zones.live_state.set_models([{**model("v2", "champion"), "watch": watch}]))  # type: ignore[typeddict-item]
         page.open(f"{address}/#/models")
         shows(page, words)
 
 
-def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House, address: str) -> None:
+def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, two_zones: House, address: str) -> None:
     """What happened is told before the table of models changes. Where the answer to the first comes after that to the
     second, the page still shows the new table.
     """
-    house.do(house.live_state.set_models([model("v7", "champion")]))
+    two_zones.do(two_zones.live_state.set_models([model("v7", "champion")]))
     page.open(f"{address}/#/models")
     shows(page, "Model v7 forecasts now")
     page.until("document.getElementById('state').textContent === 'live'")
     hold(page, "status")
-    house.do(house.live_state.put_event({"kind": "swap", "version": "v8", "before": "v7", "reason": ""}))
+    two_zones.do(two_zones.live_state.put_event({"kind": "swap", "version": "v8", "before": "v7", "reason": ""}))
     page.until("window.release")
-    house.do(house.live_state.set_models([model("v8", "champion"), model("v7", "previous")]))
+    two_zones.do(two_zones.live_state.set_models([model("v8", "champion"), model("v7", "previous")]))
     shows(page, "Model v8 forecasts now")
     let_go(page)
     assert "Model v8 forecasts now" in text(page)
     assert "v7 was replaced by v8" in text(page)
 
 
-def test_one_order_about_models_is_given_at_a_time(page: Page, house: House, address: str) -> None:
+def test_one_order_about_models_is_given_at_a_time(page: Page, two_zones: House, address: str) -> None:
     """While it is under way, which may take minutes, the page says so and takes no other."""
-    house.do(house.live_state.set_models([model("v2", "champion"), model("v1", "previous")]))
+    two_zones.do(two_zones.live_state.set_models([model("v2", "champion"), model("v1", "previous")]))
     page.open(f"{address}/#/models")
     shows(page, "Model v2 forecasts now")
     others = "[...document.querySelectorAll('#view button')].map((one) => one.ariaDisabled)"
@@ -157,4 +145,4 @@ def test_one_order_about_models_is_given_at_a_time(page: Page, house: House, add
     let_go(page)
     page.until("window.said.isConnected && window.said.textContent === 'Done.'")
     page.until(f"{others}.every((one) => one === null)")
-    assert house.backend.orders.count(house.backend.orders[-1]) == 1
+    assert two_zones.backend.orders.count(two_zones.backend.orders[-1]) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,6 @@ from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """Two zones of a house near Delft; the second has a sensor that fails."""
-    return house_of_two(tmp_path_factory.mktemp("house"))
-
-
-@pytest.fixture(scope="module")
-def address(house: House) -> Iterator[str]:
-    """Where it is served."""
-    with opened(house) as found:
-        yield found
 
 
 def test_now_tells_what_needs_somebody(page: Page, address: str) -> None:
@@ -106,7 +92,7 @@ def test_the_chart_goes_from_hours_to_a_year(page: Page, address: str) -> None:
     assert page.complaints == []
 
 
-def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, house: House, address: str) -> None:
+def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, two_zones: House, address: str) -> None:
     """A ready-made question, a value that is drawn with the mouse, another metric; without evidence it says so."""
     page.open(f"{address}/#/whatif/demo/north-1")
     shows(page, "the air would be 0.8 °C colder (−1.1 °C to −0.5 °C).")
@@ -114,8 +100,8 @@ def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, house: H
     assert "Lowest point of the line, with the change" in text(page)
     page.ask("document.querySelector('[data-key=screen_open]').click()")
     page.until("document.querySelector('#metric').value === 'sp_screen_energy_pct'")
-    until(lambda: house.backend.asked[-1][0]["metric"] == "sp_screen_energy_pct", "the question is asked")
-    asked = house.backend.asked[-1][0]
+    until(lambda: two_zones.backend.asked[-1][0]["metric"] == "sp_screen_energy_pct", "the question is asked")
+    asked = two_zones.backend.asked[-1][0]
     assert (asked["how"], asked["value"]) == ("set", 0)
     page.ask("document.querySelector('[data-key=cooler]').click()")
     before = page.ask("document.querySelector('output').textContent")

@@ -196,6 +196,31 @@ class Rig:
             found += dead_letters.newest(1000)
         return found
 
+    def read_all(self) -> Rig:
+        """Read the log to its end with a shard that nothing disturbs."""
+        shard = self.shard()
+        self.drain(shard)
+        shard.close()
+        return self
+
+    def read_killed(self, records: Sequence[NewRecord], moment: str, nth: int) -> None:
+        """Read ``records`` as they come, seven at a time, with a shard that dies the ``nth`` time at a moment, and
+        with those that are started after it.
+        """
+        left, crashes = list(records), 0
+        shard = self.shard(dying(moment, nth))
+        while left or shard.step():
+            batch, left = left[:7], left[7:]
+            self.log.append(batch)
+            try:
+                shard.step()
+            except Crashed:
+                crashes += 1
+                shard = self.shard()
+        self.drain(shard)
+        shard.close()
+        assert crashes == 1
+
 
 def day(steps: int = 40) -> Iterator[NewRecord]:
     """Two zones and weather, with a duplicate, a late sample and a refusal now and then."""

@@ -10,7 +10,9 @@ import pytest
 
 from edge.log import NewRecord
 from edge.wire.samples import SampleColumns, encode_samples
-from services.ingest.snapshots.regrow import REGROW_DAYS
+from services.ingest.shard import Shard
+from services.ingest.snapshots.recovery import Recovery
+from services.ingest.snapshots.regrow import REGROW_DAYS, Regrowth
 from services.store.plan_history import PlanHistory
 from tests.services.ingest.late_history import DAY, finish, stream
 from tests.services.ingest.rig import Rig, filled
@@ -24,10 +26,7 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     rig = Rig(tmp_path, filled([*ahead, *other[:30]]))
     shard = rig.shard()
     finish(rig, shard)
-    recovery = shard._recovery
-    recovery.begin_beside(0, "rows were imported")
-    growing = recovery.beside(0)
-    assert growing is not None
+    recovery, growing = begun_beside(shard)
     while not growing.grow():
         pass
     rig.log.append(other[30:])
@@ -52,10 +51,7 @@ def test_sites_far_apart_are_both_grown_again(tmp_path: Path, monkeypatch: pytes
     rig = Rig(tmp_path, filled([*demo, *other] if apart_days > 0 else [*other, *demo]))
     shard = rig.shard()
     finish(rig, shard)
-    recovery = shard._recovery
-    recovery.begin_beside(0, "rows were imported")
-    growing = recovery.beside(0)
-    assert growing is not None
+    recovery, growing = begun_beside(shard)
     looked: list[int] = []
     taken = PlanHistory.sites
     monkeypatch.setattr(PlanHistory, "sites", lambda *given: looked.append(0) or taken(*given))
@@ -68,6 +64,15 @@ def test_sites_far_apart_are_both_grown_again(tmp_path: Path, monkeypatch: pytes
         index = np.array([partition.learner.parts.rings.index(site, "z1")], np.int64)
         rows = partition.learner.parts.rings.window(index, np.array([partition.learner.latest[site].end_ms]), 30)[0]
         assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all(), site
+
+
+def begun_beside(shard: Shard) -> tuple[Recovery, Regrowth]:
+    """What grows anew beside the learners of the shard's only partition."""
+    recovery = shard._recovery
+    recovery.begin_beside(0, "rows were imported")
+    growing = recovery.beside(0)
+    assert growing is not None
+    return recovery, growing
 
 
 def slow(record: NewRecord, later_ms: int = 0) -> bytes:

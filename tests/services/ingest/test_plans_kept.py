@@ -12,20 +12,17 @@ from hypothesis import strategies as st
 from edge.log.memory import MemoryLog
 from services.ingest.partition import Partition
 from services.ingest.plans.intake import PartitionPlans
+from services.ingest.shard import Shard
 from services.ingest.snapshots.snapshot import Snapshots
 from tests.services.ingest.planned import HOUR, heating, known, planned_day, weather
-from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, day, dying, filled
+from tests.services.ingest.rig import MOMENTS, Clock, Rig, day, filled
 from tests.services.ingest.samples import STEP, T0
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """What a run without any crash leaves behind."""
-    rig = Rig(tmp_path_factory.mktemp("undisturbed"), filled(planned_day()))
-    shard = rig.shard()
-    rig.drain(shard)
-    shard.close()
-    return rig
+    return Rig(tmp_path_factory.mktemp("undisturbed"), filled(planned_day())).read_all()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -35,19 +32,7 @@ def test_a_kill_at_any_durable_moment_changes_no_plan(tmp_path: Path, undisturbe
     """After a crash at a named moment, the next shard leaves the same files of plans and rows, and the same letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
     rig.clock = Clock(tick_s=6.0)  # a snapshot each round, whatever waits
-    left = planned_day()
-    shard, crashes = rig.shard(dying(moment, nth)), 0
-    while left or shard.step():
-        batch, left = left[:7], left[7:]
-        rig.log.append(batch)
-        try:
-            shard.step()
-        except Crashed:
-            crashes += 1
-            shard = rig.shard()
-    rig.drain(shard)
-    shard.close()
-    assert crashes == 1
+    rig.read_killed(planned_day(), moment, nth)
     kinds = ("zones", "devices", "plans")
     assert rig.content(kinds) == undisturbed.content(kinds)
     assert len(rig.content(("plans",))) == 1
@@ -84,13 +69,7 @@ def test_plans_that_a_snapshot_lost_come_back_from_the_history(tmp_path: Path, m
     before = shard.questions.plan("demo", "z1")
     shard.close()
     rig.log.truncate(0, rig.log.end_offset(0))
-
-    def damaged(self: PartitionPlans, state: object) -> None:
-        raise ValueError("it is damaged")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PartitionPlans, "load", damaged)
-        again = rig.shard()
+    again = without_plans(rig, monkeypatch)
     assert "plans: it is damaged" in again.stats()["repaired"]
     rig.drain(again)
     assert before
@@ -112,13 +91,7 @@ def test_a_plan_that_gave_way_does_not_come_back_from_the_history(
     assert known(before) == [("_site", "knmi", later[0].receive_ms)]
     shard.close()
     rig.log.truncate(0, rig.log.end_offset(0))
-
-    def damaged(self: PartitionPlans, state: object) -> None:
-        raise ValueError("it is damaged")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PartitionPlans, "load", damaged)
-        again = rig.shard()
+    again = without_plans(rig, monkeypatch)
     rig.drain(again)
     assert again.questions.plan("demo", "z1") == before
 
@@ -182,3 +155,14 @@ def note(partition: Partition, seen: list[object]) -> None:
         after_row(site, end_ms)
 
     partition.learner.plans.after_row = told  # type: ignore[method-assign]
+
+
+def without_plans(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Shard:
+    """A shard that finds the snapshot's part of plans damaged."""
+
+    def damaged(self: PartitionPlans, state: object) -> None:
+        raise ValueError("it is damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionPlans, "load", damaged)
+        return rig.shard()

@@ -26,10 +26,8 @@ from tests.patience import until as wait_until
 from tests.services.ingest.rig import (
     MOMENTS,
     Clock,
-    Crashed,
     Rig,
     day,
-    dying,
     filled,
 )
 from tests.services.ingest.samples import STEP, T0, new_records, sample
@@ -57,11 +55,7 @@ def test_the_log_becomes_history_and_every_sample_is_accounted_for(tmp_path: Pat
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """What a run without any crash leaves behind."""
-    rig = Rig(tmp_path_factory.mktemp("undisturbed"), filled(list(day())))
-    shard = rig.shard()
-    rig.drain(shard)
-    shard.close()
-    return rig
+    return Rig(tmp_path_factory.mktemp("undisturbed"), filled(list(day()))).read_all()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -71,19 +65,7 @@ def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed
     """After a crash at a named moment, the next shard leaves the same files, counts and dead letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
     rig.clock = Clock(tick_s=6.0)  # a snapshot each round, whatever waits
-    left = list(day())
-    shard, crashes = rig.shard(dying(moment, nth)), 0
-    while left or shard.step():
-        batch, left = left[:7], left[7:]
-        rig.log.append(batch)
-        try:
-            shard.step()
-        except Crashed:
-            crashes += 1
-            shard = rig.shard()
-    rig.drain(shard)
-    shard.close()
-    assert crashes == 1
+    rig.read_killed(list(day()), moment, nth)
     assert rig.content() == undisturbed.content()
     assert rig.dead_letters() == undisturbed.dead_letters()
     counted = ("samples", "accepted", "duplicates", "late", "rejected", "zone_rows", "device_rows", "steps")
