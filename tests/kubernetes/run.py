@@ -320,9 +320,10 @@ def _restore(cluster: Cluster, report: Report) -> None:
         run(str(BACKUP), "--restore", folder, str(SYSTEM), timeout_s=600)
     cluster.forget_addresses()
     until(lambda: set(cluster.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
-    # The retrainer reads one kind of model after the other, and last of all; what lacks then is told below.
+    # The retrainer reads one kind of model after the other, and last of all. Each replica of the API hears of it for
+    # itself, so that one may answer with a model that another lacks. What lacks after a minute is told below.
     with suppress(TimeoutError):
-        until(lambda: len(cluster.ask("/models")["models"]) >= len(before) - len(ZONES), "the list of models", 60)
+        until(lambda: _known(cluster) == before, "what was known before", 60)
     took_s, after = time.monotonic() - began_s, _known(cluster)
     other = [f"{there} is {here} now" for there, here in zip_longest(before, after) if there != here]
     said = "; ".join([f"after {took_s:.0f} s", *(words[:400] for words in other)])
