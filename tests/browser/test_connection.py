@@ -71,11 +71,12 @@ def test_a_page_that_is_open_over_an_upgrade_says_so(
     house = House(tmp_path)
     house.fill()
     page.hurry(30_000)  # so often the page looks at its clock
-    page.open(house.open())
+    address = house.open()
+    house.state.events.longest_s = 1  # a stream is asked for again soon
+    page.open(address)
     page.until(f"{STATE} === 'live'")
     page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
     page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
-    house.state.events.longest_s = 1  # a stream is asked for again soon
 
     def told(version: str, negated: str) -> None:
         monkeypatch.setattr(event_stream, "page_version", lambda: version)
