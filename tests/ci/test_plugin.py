@@ -157,6 +157,7 @@ def test_a_plugin_that_fails_after_the_tests_is_seen(tmp_path: Path) -> None:
     assert run(tmp_path, "def test_it(): pass\n", "-p", "failing") == 1
 
 
+@pytest.mark.thorough
 def test_side_by_side_a_failure_is_a_fault(tmp_path: Path) -> None:
     """What runs in several processes starts none of its own."""
     source = "def test_engine(): assert False\ndef test_other(): pass\n"

@@ -174,7 +174,7 @@ def test_an_example_is_the_same_whether_corrections_learn_or_not():
     assert np.array_equal(examiner.unit, learner.unit)
 
 
-@pytest.mark.parametrize("hours", [7, 30])
+@pytest.mark.parametrize("hours", [7, pytest.param(30, marks=pytest.mark.thorough)])
 def test_a_zone_that_was_away_is_forecast_as_one_that_was_silent(hours):
     """A day ago is a day ago: what was learned before it left is not taken for what was at another hour."""
     values = rows(days=8, zones=2, seed=4)
@@ -189,7 +189,7 @@ def test_a_zone_that_was_away_is_forecast_as_one_that_was_silent(hours):
     assert np.abs(one - other).mean() < 0.1
 
 
-@pytest.mark.parametrize("gone", [0, 8], ids=["all there", "most zones gone"])
+@pytest.mark.parametrize("gone", [pytest.param(0, marks=pytest.mark.thorough), 8], ids=["all there", "most zones gone"])
 def test_what_zones_share_is_forgotten_as_slowly_where_each_site_is_a_call(gone):
     """Two zones with the same rows, learned in one call a step, or in one each as zones of two sites are. Zones that
     are no more do not count.

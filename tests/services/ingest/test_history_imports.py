@@ -182,7 +182,7 @@ def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: b
     assert np.isfinite(after["rh_pct"].to_numpy()[52:80]).all()
 
 
-@pytest.mark.parametrize("is_away", [True, False])
+@pytest.mark.parametrize("is_away", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_what_a_counter_gained_in_a_long_pause_counts_once(tmp_path: Path, is_away: bool) -> None:
     """After three days of silence rows are passed over, and the first reading after them has all that was gained. A
     system that began after the pause has not: then what the import says counts. It comes in two parts.
@@ -222,6 +222,7 @@ def test_a_setpoint_that_holds_is_no_conflict(tmp_path: Path) -> None:
     assert rows_of(rig, 30)["sp_heat_c"].equals(rows["sp_heat_c"])
 
 
+@pytest.mark.thorough
 def test_a_file_of_the_history_is_written_anew_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A month that is over is one file: its days are filled together, also where it failed between two months."""
     rig = late(tmp_path)

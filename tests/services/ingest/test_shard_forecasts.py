@@ -74,6 +74,7 @@ def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
     assert rig.live_state.past == [("demo", "z1"), ("demo", "z2")]  # steps 1 to 6 were left out of what was published
 
 
+@pytest.mark.thorough
 def test_a_forecast_that_comes_after_months_without_rows_ends_no_shard(tmp_path: Path) -> None:
     """The last row before the pause still waited for its forecast, perhaps in a snapshot: all that it could say has
     passed, so nothing is issued of it. What follows is.
