@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,11 +12,12 @@ import msgspec
 
 from edge.wire.topic import SITE_ZONE, is_name
 
-__all__ = ["nearest", "of_clock", "of_json", "of_temperature", "of_time", "of_topic", "of_zone"]
+__all__ = ["nearest", "of_clock", "of_json", "of_point", "of_temperature", "of_time", "of_topic", "of_value", "of_zone"]
 
 _PAST_YEAR_2000_MS = 946_684_800_000
 _COMMA = re.compile(rb":\s*-?[0-9]+,[0-9]+\s*[,}]")
 _NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
+_NO_NAN = "JSON has no NaN: send null, or leave the value out"
 _LEVELS = 6
 _SHOWN = 3
 _HOUR_MS = 3_600_000
@@ -144,19 +146,33 @@ def of_json(payload: bytes) -> str:
         said: Any = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _of_text(payload)
-    points = [said, *_listed(said.get("samples"))] if isinstance(said, dict) else []
-    wrong = list[str]()
-    for point in (point for point in points if isinstance(point, dict)):
-        if "ts" in point and not _is_number(point["ts"], int):
-            wrong.append("ts must be whole milliseconds")
-        values = point.get("values")
-        named = values if isinstance(values, dict) else {}
-        wrong += [
-            f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
-            for name, value in named.items()
-            if not _is_number(value, int, float)
-        ]
-    return "".join(f"; {what}" for what in list(dict.fromkeys(wrong))[:_SHOWN])
+    return of_point(said) if isinstance(said, dict) else ""
+
+
+def of_point(point: object) -> str:
+    """What is wrong with a sample that cannot be read; empty if none of what devices do by mistake.
+
+    >>> of_point({"ts": 1646092800000.5, "values": {"rh_pct": "71"}}), of_point([])
+    ("; ts must be whole milliseconds; rh_pct must be a number, and is '71'", '')
+    """
+    if not isinstance(point, dict):
+        return ""
+    wrong = [] if _is_number(point.get("ts"), int) else ["ts must be whole milliseconds"]
+    values = point.get("values")
+    named = values if isinstance(values, dict) else {}
+    wrong += filter(None, (of_value(name, value) for name, value in named.items()))
+    return "".join(f"; {what}" for what in wrong[:_SHOWN])
+
+
+def of_value(name: str, value: object) -> str:
+    """What is wrong with a value that is no number; empty if it is one, or ``None``.
+
+    >>> of_value("rh_pct", "71"), of_value("rh_pct", float("nan")), of_value("rh_pct", 71)
+    ("rh_pct must be a number, and is '71'", 'rh_pct is NaN; JSON has no NaN: send null, or leave the value out', '')
+    """
+    if isinstance(value, float) and math.isnan(value):
+        return f"{name[:64]} is NaN; {_NO_NAN}"
+    return "" if _is_number(value, int, float) else f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
 
 
 def _of_text(payload: bytes) -> str:
@@ -167,12 +183,8 @@ def _of_text(payload: bytes) -> str:
     if re.match(rb"\s*\{\s*'", payload):
         return "; JSON has double quotes"
     if _NO_NUMBER.search(payload):
-        return "; JSON has no NaN: send null, or leave the value out"
+        return f"; {_NO_NAN}"
     return "; a number has a decimal point, and no comma" if _COMMA.search(payload) else ""
-
-
-def _listed(samples: object) -> list[Any]:
-    return samples if isinstance(samples, list) else []
 
 
 def _is_number(value: object, *kinds: type) -> bool:

@@ -7,9 +7,11 @@ site's own Kafka producer hands over goes through :func:`decode`, once.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -99,10 +101,23 @@ class _Message(msgspec.Struct):
     samples: list[_Point] | None = None
 
 
+class _Unread(NamedTuple):
+    """What cannot be read of a message, beside what can."""
+
+    values: list[tuple[_Point, list[tuple[str, str]]]]  # what is left of a sample, and reason and detail of the others
+    samples: list[str]  # what is wrong with each sample of which nothing is left
+
+    def __len__(self) -> int:
+        return len(self.values) + len(self.samples)
+
+
 _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.values()}
 _DECODER = msgspec.json.Decoder(_Message)
 _REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _MAX_INT = 2**53
+_LONGEST_WHOLE = 32
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Beyond JSON's own rules Python reads half of a surrogate pair, which no log takes as text."""
 EPOCH_2000_MS = 946_684_800_000
 """No sample is older than this."""
 
@@ -148,7 +163,8 @@ def decode(
     """Check one message from outside and split it into samples and refusals; never raises.
 
     Reasons: ``unknown_topic, oversized, malformed, future_ts, ancient_ts, no_values`` refuse whole samples;
-    ``out_of_range, unknown_metric`` refuse one value, and the sample too when nothing of it is left.
+    ``out_of_range, unknown_metric``, and ``malformed`` of a value that is no number, refuse one value, and the sample
+    too when nothing of it is left. Whatever else the message holds may pass.
 
     >>> d = decode("hothouse/v1/s/z/d/sample", b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,'
     ...            b'"values":{"air_temp_c":21.4,"co2_ppm":-4}}', 1646092800500)
@@ -162,18 +178,22 @@ def decode(
     if len(payload) > MAX_PAYLOAD_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}", payload)
     try:
-        message = _DECODER.decode(payload)
+        message, unread = _DECODER.decode(payload), _Unread([], [])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _refused("malformed", topic, f"{error}{hints.of_json(payload)}", payload)
+        apart = _taken_apart(payload)
+        if apart is None:
+            return _refused("malformed", topic, f"{error}{hints.of_json(payload)}", payload)
+        message, unread = apart
     points = message.samples
     if points is None:
         if message.ts is None or message.seq is None or message.values is None:
             return _refused("malformed", topic, "needs boot, ts, seq and values, or boot and samples", payload)
         points = [_Point(message.ts, message.seq, message.values)]
-    if not points:
+    if not points and not len(unread):
         return _refused("no_values", topic, "the message carries no sample", payload)
     if not (8 <= len(message.boot) <= 64) or not message.boot.isascii():
-        return _refused("malformed", topic, "boot must be 8 to 64 ASCII characters", payload, len(points))
+        samples = len(points) + len(unread)
+        return _refused("malformed", topic, "boot must be 8 to 64 ASCII characters", payload, samples)
     decoded = Decoded([], [])
     site, zone, device, boot, ours = where.site, where.zone, where.device, message.boot, vocabulary is VOCABULARY
     oldest_ms, newest_ms = max(receive_ms - MAX_AGE_MS, EPOCH_2000_MS), receive_ms + FUTURE_TOLERANCE_MS
@@ -181,8 +201,50 @@ def decode(
         if ours and 0 <= point.seq < _MAX_INT and oldest_ms <= point.ts <= newest_ms and _all_pass(point.values):
             decoded.samples.append(Sample(site, zone, device, boot, point.seq, point.ts, point.values))  # type: ignore[arg-type]
         else:
-            _check(point, where, boot, receive_ms, vocabulary, topic, payload, decoded)
+            _check(point, [], where, boot, receive_ms, vocabulary, topic, payload, decoded)
+    for point, wrong in unread.values:
+        _check(point, wrong, where, boot, receive_ms, vocabulary, topic, payload, decoded)
+    if unread.samples:  # one refusal for all: a message may hold a hundred thousand of them
+        shown, details = b"" if decoded.refusals else payload[:1024], together([*dict.fromkeys(unread.samples)])
+        decoded.refusals.append(Refusal("malformed", topic, details, shown, True, len(unread.samples)))
     return decoded
+
+
+def _taken_apart(payload: bytes) -> tuple[_Message, _Unread] | None:
+    """The samples and values that can be read of a message in which something is no number; ``None`` if it is no
+    message. NaN and Infinity, which many programs write, are no JSON, but end no value that stands beside them.
+    """
+    try:
+        said = json.loads(payload.decode(), parse_int=_whole)
+    except (ValueError, RecursionError):
+        return None
+    boot = said.get("boot") if isinstance(said, dict) else None
+    if not isinstance(boot, str) or _HALF_CHARACTER.search(payload):
+        return None
+    listed = said.get("samples")
+    if listed is not None and not isinstance(listed, list):
+        return None
+    passed, unread = list[_Point](), _Unread([], [])
+    for part in [said] if listed is None else listed:
+        values = part.get("values") if isinstance(part, dict) else None
+        named = values if isinstance(values, dict) else {}
+        wrong = {name: what for name, value in named.items() if (what := hints.of_value(name, value))}
+        left = {**part, "values": {name: named[name] for name in named if name not in wrong}} if wrong else part
+        try:
+            point = msgspec.convert(left, _Point)
+        except msgspec.ValidationError as error:
+            unread.samples.append(f"{error}{hints.of_point(part)}")
+            continue
+        if wrong:
+            unread.values.append((point, [("malformed", what) for what in wrong.values()]))
+        else:
+            passed.append(point)
+    return _Message(boot, samples=passed), unread
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number of JSON; one that is longer than any time is read as a double, which takes no time."""
+    return int(digits) if len(digits) < _LONGEST_WHOLE else float(digits)
 
 
 def _all_pass(values: Mapping[str, float | None]) -> bool:
@@ -242,8 +304,8 @@ def check_values(
 
 
 def _check(
-    point: _Point, where: Topic, boot: str, receive_ms: int, vocabulary: Mapping[str, Metric],
-    topic: str, payload: bytes, into: Decoded,
+    point: _Point, unread: list[tuple[str, str]], where: Topic, boot: str, receive_ms: int,
+    vocabulary: Mapping[str, Metric], topic: str, payload: bytes, into: Decoded,
 ) -> None:  # fmt: skip
     def refuse(reason: str, detail: str, whole: bool = True) -> None:
         # Only a message's first refusal has its payload: thousands of bad samples must not make thousands of copies.
@@ -257,7 +319,8 @@ def _check(
         if point.ts > receive_ms:
             return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time{meant}")
         return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time{meant}")
-    values, wrong = check_values(point.values, vocabulary, max(0, _SUGGESTIONS - len(into.refusals)))
+    values, unfit = check_values(point.values, vocabulary, max(0, _SUGGESTIONS - len(into.refusals)))
+    wrong = [*unread, *unfit]
     if values:
         into.samples.append(Sample(where.site, where.zone, where.device, boot, point.seq, point.ts, values))
         for reason, detail in wrong:

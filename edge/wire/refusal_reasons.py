@@ -7,16 +7,16 @@ from __future__ import annotations
 
 __all__ = ["PLAN_METRIC_REASONS", "PLAN_REASONS", "SAMPLE_REASONS", "VALUE_REASONS"]
 
-VALUE_REASONS = ("out_of_range", "unknown_metric")
+VALUE_REASONS = ("malformed", "out_of_range", "unknown_metric")
 """Of a value, whose sample was taken."""
 
 SAMPLE_REASONS = (
-    "malformed", "oversized", "unknown_topic", "future_ts", "ancient_ts", "no_values", *VALUE_REASONS,
+    "oversized", "unknown_topic", "future_ts", "ancient_ts", "no_values", *VALUE_REASONS,
     "decoder_failed", "foreign_record",
 )  # fmt: skip
 """Of whole samples and messages."""
 
-PLAN_METRIC_REASONS = (*VALUE_REASONS, "malformed", "wrong_kind", "not_rising", "too_far_ahead", "past")
+PLAN_METRIC_REASONS = (*VALUE_REASONS, "wrong_kind", "not_rising", "too_far_ahead", "past")
 """Of what a plan that was taken says of one metric."""
 
 PLAN_REASONS = (

@@ -114,15 +114,16 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
         (_body(values={"air_temp_c": 71.6}), "air_temp_c 71.6 °C, allowed -20 to 60; is it in °F?"),
         (_body(values={"air_temp_c": 999}), "air_temp_c 999.0 °C, allowed -20 to 60"),
         (b"", "; the message is empty"),
-        (_body(values={"air_temp_c": 20, "rh_pct": "71 %"}), "; rh_pct must be a number, and is '71 %'"),
-        (_body(values={"air_temp_c": 20, "rain": True}), "; rain must be a number, and is 'True'"),
+        (_body(values={"air_temp_c": 20, "rh_pct": "71 %"}), "rh_pct must be a number, and is '71 %'"),
+        (_body(values={"air_temp_c": 20, "rain": True}), "rain must be a number, and is 'True'"),
         (_body().replace(b"71.0", b"71,0"), "; a number has a decimal point, and no comma"),
         (
             _body(values={"rh_pct": 71.5, "rain": 0}).replace(b"71.5", b"71,5"),
             "; a number has a decimal point, and no comma",
         ),
         (_body(values={"air_temp_c": float("nan")}), "; JSON has no NaN: send null, or leave the value out"),
-        (_body(values={"air_temp_c": float("-inf")}), "; JSON has no NaN: send null, or leave the value out"),
+        (_body(values={"air_temp_c": float("-inf")}), "air_temp_c -inf °C, allowed -20 to 60"),
+        (_body(values={"air_temp_c": float("nan")})[:-1], "; JSON has no NaN: send null, or leave the value out"),
         (_body(ts=NOW + 0.5), "; ts must be whole milliseconds"),
         (_body(ts="2022-03-01T00:00:00Z"), "; ts must be whole milliseconds"),
         (b"\xef\xbb\xbf" + _body(), "; it begins with a byte order mark"),
@@ -130,7 +131,7 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
         (_body().replace(b'"', b"'"), "; JSON has double quotes"),
         (
             json.dumps({"boot": BOOT, "samples": [{"ts": NOW, "seq": 1, "values": {"rh_pct": "71"}}]}).encode(),
-            "; rh_pct must be a number, and is '71'",
+            "rh_pct must be a number, and is '71'",
         ),
     ],
 )
@@ -205,6 +206,48 @@ def test_no_bytes_raise(topic: str, payload: bytes) -> None:
     """Whatever arrives is answered with samples or refusals, never nothing and never an exception."""
     decoded = decode(topic, payload, NOW)
     assert decoded.samples or decoded.refusals
+
+
+@pytest.mark.parametrize("wrong", [b'"err"', b"true", b"NaN", b"-Infinity", b"1e400", b"1" * 500, b"[3]", b"{}"])
+def test_a_value_that_is_no_number_leaves_the_others_of_its_sample(wrong: bytes) -> None:
+    """Eleven metrics of a message count where the twelfth says "err"; that one is refused, and told."""
+    payload = _body(values={"air_temp_c": 21.4, "co2_ppm": "?", "rh_pct": 71}).replace(b'"?"', wrong)
+    decoded = decode(TOPIC, payload, NOW)
+    assert decoded.samples == [Sample("s", "z", "d", BOOT, 1, NOW, {"air_temp_c": 21.4, "rh_pct": 71})]
+    (refusal,) = decoded.refusals
+    assert (refusal.whole, refusal.payload) == (False, payload)
+    assert refusal.detail.startswith("co2_ppm ")
+
+
+unreadable = st.sampled_from(
+    [None, 5, [], {}, {"ts": NOW, "seq": "1", "values": {}}, {"ts": "x", "values": {"a": "?"}}]
+)
+points = st.fixed_dictionaries({
+    "ts": st.just(NOW), "seq": st.integers(0, 3),
+    "values": st.dictionaries(
+        st.sampled_from(["air_temp_c", "rh_pct", "co2_ppm", "nonsense"]),
+        st.sampled_from([20, 400, None, "21", True, float("nan"), float("inf"), []]),
+    ),
+})  # fmt: skip
+
+
+@given(st.lists(points | unreadable, min_size=1, max_size=6))
+def test_each_sample_of_a_message_is_taken_or_refused_by_itself(sent: list[Any]) -> None:
+    """However many samples a message holds, and whatever is wrong with some, each comes out as if it were alone."""
+    together = decode(TOPIC, json.dumps({"boot": BOOT, "samples": sent}).encode(), NOW)
+    alone = [decode(TOPIC, json.dumps({"boot": BOOT, "samples": [one]}).encode(), NOW) for one in sent]
+    assert sorted(together.samples, key=repr) == sorted((s for one in alone for s in one.samples), key=repr)
+    refused = [sum(r.samples for r in one.refusals if r.whole) for one in (together, *alone)]
+    assert refused[0] == sum(refused[1:])
+    assert len(together.samples) + refused[0] == len(sent)
+    assert decode_samples(encode_samples(together.samples)) == together.samples
+
+
+def test_a_message_of_nothing_that_can_be_read_makes_one_refusal() -> None:
+    """A hundred thousand numbers in place of samples do not become a hundred thousand dead letters."""
+    payload = json.dumps({"boot": BOOT, "samples": [0] * 80_000}).encode()
+    (refusal,) = decode(TOPIC, payload, NOW).refusals
+    assert (refusal.reason, refusal.samples, len(refusal.payload)) == ("malformed", 80_000, 1024)
 
 
 metrics = st.sampled_from([*VOCABULARY, "air_temp_c.2", "nonsense"])
