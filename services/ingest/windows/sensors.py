@@ -153,6 +153,31 @@ class Sensors:
         """To be called when the site's settings have changed."""
         self._layouts, self._sensors_of, self._curves = {}, [], []
 
+    def rename(self, zone: str, before: tuple[str, str], now: tuple[str, str]) -> None:
+        """A device, or one of its metrics, has another name ``now`` (device, metric; empty: all of the device's).
+
+        A meter goes on from what it read itself, whatever it is called: what it gained before counted already. The one
+        that had the name takes the other's place, for the day on which the names are changed back.
+        """
+        if before == now:
+            return
+        for sensor in [*self._index]:
+            metric = self._metrics[sensor[2]]
+            if sensor[:2] != (zone, before[0]) or before[1] not in ("", sensor[2]) or metric is None:
+                continue
+            if metric.kind == "counter":
+                self._exchange(sensor, (zone, now[0], now[1] or sensor[2]))
+
+    def _exchange(self, one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+        is_new = other not in self._index
+        at, of = self._index[one], self._sensor(*other)
+        if of < 0:
+            return
+        self._arranged()
+        for newest in (self._ts, self._value):
+            newest[of], newest[at] = newest[at], newest[at if is_new else of]
+        self._held = None
+
     def forget(self, zone: str) -> None:
         """The zone has left: no row has it, nor what its sensors said, until it has a sample again."""
         self._arranged()

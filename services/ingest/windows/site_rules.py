@@ -84,8 +84,9 @@ class SiteRules:
         return bool(self._aliases or self._curves)
 
     def named(self, zone: str, device: str, metric: str) -> tuple[str, str]:
-        """What a device and its metric are called."""
-        return self._aliases.get((zone, device, ""), device), self._aliases.get((zone, device, metric), metric)
+        """What a device and its metric are called; an empty metric is none."""
+        called = self._aliases.get((zone, device, metric), metric) if metric else ""
+        return self._aliases.get((zone, device, ""), device), called
 
     def curve(self, zone: str, device: str, metric: str) -> Curve:
         """How the metric is calibrated, by its name as sent; empty if it is not."""

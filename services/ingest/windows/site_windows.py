@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.events import Retirement, decode_change
+from edge.wire.events import Alias, Retirement, decode_change
 from edge.wire.hints import of_zone
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
@@ -143,8 +143,11 @@ class SiteWindows:
             return self._retire(change, where.zone)
         self.begun = True
         step_ms = self.settings.grid.newest_step_ms
+        metric = change.metric if isinstance(change, Alias) else ""
+        before = self.settings.named(where.zone, where.device, metric)
         if self.settings.change(change, where.zone, where.device, self.closed_ms):
             self._sensors.forget_layouts()
+            self._sensors.rename(where.zone, before, self.settings.named(where.zone, where.device, metric))
             if self.settings.grid.newest_step_ms != step_ms:
                 self._sort_again()
         return None

@@ -180,6 +180,43 @@ def test_an_alias_is_taken_back_by_the_own_name() -> None:
     assert [row.device for s in closed.steps for row in s.devices] == ["new", "a", "a"]
 
 
+def metered(*parts: tuple[str, float] | Alias) -> float:
+    """What a zone's meters gained in all: a row each of a device and what it reads, and renamings of device ``b``."""
+    records, seq = list[Record](), 0
+    for part in parts:
+        if isinstance(part, Alias):
+            records.append(event(part, device="b"))
+        else:
+            (device, reads), seq = part, seq + 1
+            records.append(record(seq, [sample(T0 + seq * STEP, seq, device=device, irrigation_l_m2=reads)]))
+    closing = record(seq + 1, [sample(T0 + (seq + 2) * STEP, seq + 1, device="other")])
+    rows = [row for s in feed(*records, closing).steps for row in s.devices if row.metric.startswith("irrigation")]
+    return sum(row.mean for row in rows)
+
+
+def test_a_meter_counts_once_under_whatever_name() -> None:
+    """An alias that is taken back began again at what the meter had read before it, and counted all since twice."""
+    own = [("b", 100.0), ("b", 110.0)]
+    renamed = [*own, Alias(2, "c"), ("b", 120.0), ("b", 130.0)]
+    assert metered(*renamed) == 30.0
+    back = [*renamed, Alias(3, "b"), ("b", 140.0), ("b", 150.0)]
+    assert metered(*back) == 50.0
+    assert metered(*back, Alias(4, "c"), ("b", 160.0)) == 60.0
+    metric = [*own, Alias(2, "irrigation_l_m2.2", metric="irrigation_l_m2"), ("b", 120.0)]
+    assert metered(*metric) == 20.0
+    back = [*metric, Alias(3, "irrigation_l_m2", metric="irrigation_l_m2"), ("b", 130.0)]
+    assert metered(*back) == 30.0
+
+
+def test_a_new_meter_that_gets_the_old_ones_name_goes_on_from_its_own_reading() -> None:
+    """It took what it had counted under its own name for gained again; the old one, if it comes back, goes on, too."""
+    new = [("a", 1000.0), ("a", 1010.0), ("b", 2.0), ("b", 7.0), Alias(2, "a"), ("b", 9.0)]
+    assert metered(*new) == 17.0
+    assert metered(*new, Alias(3, "b"), ("a", 1011.0), ("b", 10.0)) == 19.0
+    # A name that is given before the new meter says anything: it is taken to have begun at zero.
+    assert metered(("a", 1000.0), ("a", 1010.0), Alias(2, "a"), ("b", 2.0), ("b", 7.0)) == 17.0
+
+
 def test_a_wrong_change_in_the_log_is_a_dead_letter() -> None:
     """What no gateway would have taken stops nothing and changes nothing."""
     wrong = Record(
