@@ -151,7 +151,7 @@ class SensorFaults(ZoneState):
             capacity,
             seen=count, heard=when, gap=((k,), np.float32, 0.0), every=((k,), np.float32, 1.0),
             value=number, value_since=when, stood=((k,), np.float32, 0.0), low=number, high=number,
-            level=number, level_step=when, jumping=count, settled=when, move=by_hour,
+            level=number, level_step=when, jumping=count, settled=when, move=by_hour, paced=((k,), np.float32, 1.0),
             beside_above=by_hour, beside_below=by_hour, own_above=by_hour, own_below=by_hour,
             outside=count, inside=count,
             kind=((k,), np.int8, 0), since=when, last=when, size=number,
@@ -172,6 +172,7 @@ class SensorFaults(ZoneState):
         stands_in = self._stand_ins(cells, indices, x, near)
         x = np.where(stands_in, np.float32(np.nan), x)
         known = np.isfinite(x)
+        before = np.rint(cells["every"])
         every, since = self._pace(cells, step, known)
         stands_for = np.minimum(since, every).astype(np.int32)  # steps, of a reading of now
         cells["seen"] += np.where(known, stands_for, 0)
@@ -181,7 +182,7 @@ class SensorFaults(ZoneState):
         spoken = cells["heard"]
         silence = self._hear(cells, step, known)
         stuck = self._stand(cells, step, x, known, silence, spoken, every) & ready
-        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, every, since)
+        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, every, since, np.fmin(before, every))
         offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near, stands_for)
         started = self._name(cells, step, [stuck, spike, offset, ~known & silence & ready])
         for name, held in cells.items():
@@ -196,6 +197,8 @@ class SensorFaults(ZoneState):
         """
         if "every" not in state and "gap" in state:
             state = {**state, "every": np.ones_like(state["gap"])}
+        if "paced" not in state and "every" in state:  # long enough ago to have shown their moves
+            state = {**state, "paced": np.rint(state["every"])}
         super().load_state_dict(state)
 
     def active(self, indices: I64) -> list[SensorFault]:
@@ -258,17 +261,19 @@ class SensorFaults(ZoneState):
 
     def _move(
         self, cells: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int,
-        every: F32, since: F32,
+        every: F32, since: F32, pace: F32,
     ) -> Bool:  # fmt: skip
         """Which values are further from the newest trusted one than anything moved before, but for all zones. Where
         readings are lost, or come now in this row and now in the next, a move that took longer may be as much larger.
+        So it may where readings come at a slower ``pace`` than those whose moves are known, until a day has shown its
+        own.
         """
         age = step - cells["level_step"]
         comparable = usable & (cells["level_step"] >= 0) & (age <= (SETTLE_STEPS + 1) * every)
         departure = np.where(comparable, x - cells["level"], np.float32(np.nan))
         moved = np.fmin(np.abs(departure), np.abs(departure - self._neighbours(departure)))
         largest = self._largest_moves(indices, hour, every)
-        usual = MOVE * largest * np.maximum(since / every, 1)
+        usual = MOVE * largest * np.maximum(since / every, 1) * np.maximum(pace / cells["paced"], 1)
         jump = comparable & ready & (moved > np.maximum(usual, self._least))
         cells["jumping"] = np.where(jump, cells["jumping"] + 1, np.where(usable, 0, cells["jumping"]))
         settled = cells["jumping"] > SETTLE_STEPS
@@ -279,6 +284,8 @@ class SensorFaults(ZoneState):
         held = self._zones["move"][indices, hour]
         learned = np.where(settled, np.fmin(moved, MOVE * largest), np.where(spike | (age >= 2 * every), np.nan, moved))
         self._zones["move"][indices, hour] = np.fmax(held * (1 - self._forget), learned)
+        share_of_day = np.where(np.isfinite(learned), np.fmin(since, every) / np.float32(self._a_day), np.float32(0))
+        cells["paced"] = cells["paced"] + share_of_day * (pace - cells["paced"])
         trusted = usable & ~spike
         cells["level"] = np.where(trusted, x, cells["level"])
         cells["level_step"] = np.where(trusted, step, cells["level_step"])
@@ -388,7 +395,7 @@ class SensorFaults(ZoneState):
 
 _CELLS = (
     "seen", "heard", "gap", "every", "value", "value_since", "stood", "low", "high", "level", "level_step", "jumping",
-    "settled", "outside", "inside", "kind", "since", "last", "size",
+    "settled", "paced", "outside", "inside", "kind", "since", "last", "size",
 )  # fmt: skip
 
 

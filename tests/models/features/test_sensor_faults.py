@@ -147,6 +147,20 @@ def test_moves_between_readings_that_are_further_apart_than_usual_are_no_spikes(
     assert run(detector(4), values)[0][1, at, 0]
 
 
+@pytest.mark.parametrize("every", [2, 3, 4])
+def test_a_sensor_that_reports_less_often_from_a_day_on_does_not_spike(every):
+    """Moves from one reading to the next become larger on that day; those that are known are of the pace before."""
+    values, t = world(days=14), np.arange(14 * DAY)
+    sun = np.maximum(np.sin((t / DAY - 0.25) * 2 * np.pi), 0)
+    values[:, :, 0] += np.array([0, 0, 20, 40], np.float32)[:, None] * sun  # by day zones move apart
+    slower = t % every > 0
+    slower[: 10 * DAY] = False
+    values[:, slower] = np.nan
+    out, found = run(detector(4), values)
+    assert not out.any()
+    assert {fault.kind for _, fault in found} <= {"drop_out"}  # where an hour lies between its first two readings
+
+
 def test_a_state_of_before_is_one_of_a_reading_in_each_step():
     """It did not know how often sensors report."""
     made, values = detector(4), world()
