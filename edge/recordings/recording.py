@@ -35,6 +35,7 @@ __all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recordi
 
 NAMED = 3
 """So many files are named of which one thing is so."""
+_OF_AN_EXPORT = ("site", "zone")  # who imports what ``hothouse export`` wrote knows them
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def _recording(files: Sequence[ZoneFile], left_out: Sequence[str], said: Mapping
     if errors := [finding.words for finding in found if finding.is_error]:
         more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
         raise RecordingError(errors[0] + more)
-    unmapped = tuple(sorted({name for file in files for name in file.unmapped}))
+    unmapped = tuple(sorted({name for file in files for name in file.unmapped if name.lower() not in _OF_AN_EXPORT}))
     notes = [*left_out, *(note for file in files for note in file.notes), *(finding.words for finding in found)]
     notes = _once(notes, [file.label for file in files])
     if unmapped:

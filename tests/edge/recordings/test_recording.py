@@ -114,6 +114,13 @@ def test_what_lies_beside_recordings_is_left_out_and_noted(tmp_path: Path) -> No
     assert [note.split()[0] for note in recording.notes] == ["columns.csv", "empty.csv", "late.csv"]
 
 
+def test_what_an_export_writes_is_read_without_a_word(tmp_path: Path) -> None:
+    """It was said of its columns site and zone that no metric is known for them, and to name them."""
+    (tmp_path / "2.1.csv").write_text("site,zone,time,air_temp_c\ndemo,2.1,2022-02-01 00:05:00+00:00,20.0\n")
+    recording = load_recording(tmp_path)
+    assert (recording.zones, recording.unmapped, recording.notes) == (("2.1",), (), ())
+
+
 def test_times_that_no_clock_showed_are_no_recording(tmp_path: Path) -> None:
     """A file of the hour alone that spring skips."""
     (tmp_path / "a.csv").write_text("time,t_air_c\n2022-03-27 02:30,20\n")
