@@ -115,6 +115,8 @@ _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.value
 _DECODER = msgspec.json.Decoder(_Message)
 _REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _MAX_INT = 2**53
+_ALL_READ = _Unread([], [])
+_NEEDED = {"ts", "seq", "values"}
 _LONGEST_WHOLE = 32
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 """Beyond JSON's own rules Python reads half of a surrogate pair, which no log takes as text."""
@@ -178,7 +180,7 @@ def decode(
     if len(payload) > MAX_PAYLOAD_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}", payload)
     try:
-        message, unread = _DECODER.decode(payload), _Unread([], [])
+        message, unread = _DECODER.decode(payload), _ALL_READ
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         apart = _taken_apart(payload)
         if apart is None:
@@ -226,8 +228,10 @@ def _taken_apart(payload: bytes) -> tuple[_Message, _Unread] | None:
         return None
     passed, unread = list[_Point](), _Unread([], [])
     for part in [said] if listed is None else listed:
-        values = part.get("values") if isinstance(part, dict) else None
-        named = values if isinstance(values, dict) else {}
+        if not isinstance(part, dict) or not part.keys() >= _NEEDED:
+            unread.samples.append("a sample needs ts, seq and values")
+            continue
+        named = part["values"] if isinstance(part["values"], dict) else {}
         wrong = {name: what for name, value in named.items() if (what := hints.of_value(name, value))}
         left = {**part, "values": {name: named[name] for name in named if name not in wrong}} if wrong else part
         try:
