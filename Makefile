@@ -28,8 +28,9 @@ setup: $(stamp) ## make or refresh .venv
 demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS="--minutes 3"
 	@$(bin)/hothouse demo $(ARGS)
 
-# Tests that start processes mostly wait, so two parts run side by side.
-engine := ray or browser or chaos or e2e
+# Tests that start processes mostly wait, so two parts run side by side. Those of a browser go with the plain ones, each
+# file with a browser of its own: they wait, too, and those of a broker do, so that three run at a time on two cores.
+engine := ray or chaos or e2e
 engine_folders := tests/broker tests/browser tests/chaos tests/e2e tests/prometheus tests/ray
 left_out := thorough or long or compose or home_assistant
 
@@ -39,7 +40,7 @@ ifneq ($(strip $(ARGS)),)
 else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
-	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -n logical --maxprocesses 4 --dist loadfile \
+	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -n 3 --dist loadfile \
 	        -m "not ($(engine) or $(left_out))" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
 	    $(bin)/python -m pytest -m "($(engine)) and not ($(left_out))" $(engine_folders) || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
