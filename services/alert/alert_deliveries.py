@@ -16,7 +16,7 @@ from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
 from services.alert.retained_alerts import AlertMessage, RetainedAlerts
 from services.alert.webhook import Webhook
-from services.config import Settings
+from services.config import Settings, SiteNames
 from services.errors import ConfigError
 from services.runtime.threads.repeating import Repeating
 from services.store.storage import Storage, storage_of
@@ -111,7 +111,7 @@ def _channels(
         )  # fmt: skip
         yield AlertMail(
             storage, server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,
-            time.time, trace,
+            time.time, trace, SiteNames.of(settings.sites),
         )  # fmt: skip
 
 

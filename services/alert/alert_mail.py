@@ -13,6 +13,7 @@ import smtplib
 from collections.abc import Callable, Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
+from functools import partial
 from pathlib import Path
 
 from edge.wire.topic import SITE_ZONE
@@ -21,6 +22,7 @@ from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.mail_server import MailServer
 from services.alert.waiting_mails import WaitingMails
+from services.config import NO_LABELS, SiteNames
 from services.ingest.alerts.alert_journal import changes_of
 from services.ingest.alerts.shown_alert import why_cut
 from services.messages import ShownAlert
@@ -37,13 +39,15 @@ NOT_YET = 530
 TOLD = ("firing", "resolved")
 """Who acknowledges or mutes an alert knows of it."""
 
+_Where = Callable[[ShownAlert], str]
+
 
 class AlertMail:
     """Mails alerts that fire, and that they are over; see :class:`services.alert.delivery.Channel`.
 
     ``gather_s`` is how long the first of a burst waits. ``clock_s`` is monotonic, ``wall_s`` is for the mail's date.
     ``refused`` counts changes in mails that nobody got. ``root`` has the journals, and keeps mails that some addresses
-    lack.
+    lack. ``names`` is what people call sites and zones.
     """
 
     name = "e-mail"
@@ -51,8 +55,9 @@ class AlertMail:
     def __init__(
         self, root: Storage | Path, server: MailServer, sender: str, to: Sequence[str], severity: str, gather_s: float,
         clock_s: Callable[[], float], wall_s: Callable[[], float], trace: DeliveryTrace | None = None,
+        names: SiteNames = NO_LABELS,
     ) -> None:  # fmt: skip
-        self._trace = trace or DeliveryTrace()
+        self._trace, self._names = trace or DeliveryTrace(), names
         self._server, self._sender, self._to, self._severity, self._gather_s = server, sender, to, severity, gather_s
         self._clock_s, self._wall_s = clock_s, wall_s
         self._storage = stored_in(root)
@@ -140,7 +145,7 @@ class AlertMail:
         """Mail to some addresses; those that are put off, and those that are refused for good, with the answers. Raises
         :class:`DeliveryError` where the server takes nothing now.
         """
-        message = digest(alerts)
+        message = digest(alerts, self._names)
         message["From"], message["To"], message["Date"] = self._sender, ", ".join(self._to), formatdate(self._wall_s())
         try:
             answers = self._server.send(message, to)
@@ -164,27 +169,30 @@ class AlertMail:
         return DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {why}")
 
 
-def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
-    """One mail about changes of alerts: what holds now of each, firing ones first.
+def digest(alerts: Sequence[ShownAlert], names: SiteNames = NO_LABELS) -> EmailMessage:
+    """One mail about changes of alerts: what holds now of each, firing ones first, of places as people call them.
 
     >>> alert = {"id": "a", "change": 2, "site": "demo", "zone": "z1", "state": "firing", "severity": "critical",
     ...     "text": "cold since 04:10; air 1.8 °C", "kind": "frost", "rule": "frost"}
     >>> mail = digest([alert])
     >>> mail["Subject"], mail.get_content().strip()
     ('demo/z1: cold since 04:10', 'demo/z1 (critical): cold since 04:10; air 1.8 °C')
+    >>> digest([alert], SiteNames({"demo": "De Linde"}, {("demo", "z1"): "Roses"}))["Subject"]
+    'De Linde/Roses: cold since 04:10'
     >>> digest([alert | {"zone": "_site", "text": "drift: out_temp_c is 6 °C below"}])["Subject"]
     'demo: drift: out_temp_c is 6 °C below'
     """
     newest = list({alert["id"]: alert for alert in alerts}.values())
     firing = [alert for alert in newest if alert["state"] == "firing"]
     ended = _ended([alert for alert in newest if alert["state"] != "firing"])
-    lines = [f"{_where(alert)} ({alert['severity']}): {alert['text']}" for alert in firing]
+    where = partial(_where, names)
+    lines = [f"{where(alert)} ({alert['severity']}): {alert['text']}" for alert in firing]
     for how, those in ended.items():
-        lines += ["", f"{how}:", *(_end_line(alert) for alert in those)]
+        lines += ["", f"{how}:", *(_end_line(alert, where) for alert in those)]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} lines more"]
     message = EmailMessage()
-    message["Subject"] = _subject(firing, ended)
+    message["Subject"] = _subject(firing, ended, where)
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
@@ -192,8 +200,9 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     return message
 
 
-def _where(alert: ShownAlert) -> str:
-    return alert["site"] if alert["zone"] == SITE_ZONE else f"{alert['site']}/{alert['zone']}"
+def _where(names: SiteNames, alert: ShownAlert) -> str:
+    site, zone = alert["site"], alert["zone"]
+    return names.site(site) if zone == SITE_ZONE else f"{names.site(site)}/{names.zone(site, zone)}"
 
 
 def _ended(alerts: Sequence[ShownAlert]) -> dict[str, list[ShownAlert]]:
@@ -206,19 +215,19 @@ def _ended(alerts: Sequence[ShownAlert]) -> dict[str, list[ShownAlert]]:
     return {how: those for how, those in found.items() if those}
 
 
-def _end_line(alert: ShownAlert) -> str:
+def _end_line(alert: ShownAlert, where: _Where) -> str:
     rule = f", {alert['rule']}" if why_cut(alert) else ""
-    return f"{_where(alert)}{rule}: {alert['text']}"
+    return f"{where(alert)}{rule}: {alert['text']}"
 
 
-def _subject(firing: Sequence[ShownAlert], ended: Mapping[str, Sequence[ShownAlert]]) -> str:
+def _subject(firing: Sequence[ShownAlert], ended: Mapping[str, Sequence[ShownAlert]], where: _Where) -> str:
     if len(firing) == 1:
         words = firing[0]["text"].partition(";")[0]
-        return f"{_where(firing[0])}: {words}"[:200]
+        return f"{where(firing[0])}: {words}"[:200]
     if firing:
-        return f"{len(firing)} alerts in {_wheres(firing)}"[:200]
-    return "; ".join(f"{how.lower()}: {_wheres(alerts)}" for how, alerts in ended.items())[:200]
+        return f"{len(firing)} alerts in {_wheres(firing, where)}"[:200]
+    return "; ".join(f"{how.lower()}: {_wheres(alerts, where)}" for how, alerts in ended.items())[:200]
 
 
-def _wheres(alerts: Sequence[ShownAlert]) -> str:
-    return ", ".join(sorted({_where(alert) for alert in alerts}))
+def _wheres(alerts: Sequence[ShownAlert], where: _Where) -> str:
+    return ", ".join(sorted({where(alert) for alert in alerts}))

@@ -18,10 +18,11 @@ from services.config.named_files import named_files
 from services.config.recipient_settings import HomeAssistantSettings, InfluxSettings, TracesSettings
 from services.config.runtime_settings import RaySettings, StorageSettings
 from services.config.settings import Settings, load_settings
+from services.config.site_names import NO_LABELS, SiteNames
 
 __all__ = [
-    "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings", "InfluxSettings",
-    "KafkaSettings", "LearnSettings", "LogSettings", "LogsSettings", "MqttSettings", "RaySettings", "Settings",
-    "SiteSettings", "StorageSettings", "StreamSettings", "TracesSettings", "UplinkSettings", "WeatherSettings",
-    "child_environment", "environment", "load_settings", "named_files",
+    "NO_LABELS", "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings",
+    "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings", "LogsSettings", "MqttSettings", "RaySettings",
+    "Settings", "SiteNames", "SiteSettings", "StorageSettings", "StreamSettings", "TracesSettings", "UplinkSettings",
+    "WeatherSettings", "child_environment", "environment", "load_settings", "named_files",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from edge.wire.vocabulary import VOCABULARY
 from models.alerts.alert_words import NAMES
+from services.config import NO_LABELS, SiteNames
 from services.home_assistant.names import alerts_topic, device_id, state_topic
 
 __all__ = ["About", "site_document", "zone_document"]
@@ -31,6 +32,8 @@ class About(NamedTuple):
     """Entities whose state is older become unavailable."""
     silent_after_s: float
     """As do those of a zone whose readings are older: its forecast is refused elsewhere, too."""
+    names: SiteNames = NO_LABELS
+    """What people call sites and zones."""
 
 
 def zone_document(
@@ -49,7 +52,8 @@ def zone_document(
         "device_class": "problem", "entity_category": "diagnostic",
     }  # fmt: skip
     components |= _alerts(rules, alerts_topic(site, zone))
-    named = {"name": zone, "model": "Zone", "via_device": device_id(site), "suggested_area": zone}
+    name = about.names.zone(site, zone)
+    named = {"name": name, "model": "Zone", "via_device": device_id(site), "suggested_area": name}
     return _document(about, device, named, components, state_topic(site, zone))
 
 
@@ -61,7 +65,8 @@ def site_document(about: About, site: str, readings: Collection[str], rules: Map
         "device_class": "problem", "entity_category": "diagnostic",
     }  # fmt: skip
     components |= _alerts(rules, alerts_topic(site))
-    return _document(about, device_id(site), {"name": site, "model": "Site"}, components, state_topic(site))
+    named = {"name": about.names.site(site), "model": "Site"}
+    return _document(about, device_id(site), named, components, state_topic(site))
 
 
 def _document(

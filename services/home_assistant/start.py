@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any, cast
 
 from edge.mqtt.connection import MqttAddress
-from services.config import Settings
+from services.config import Settings, SiteNames
 from services.errors import StartError
 from services.forecast_spec import forecast_spec
 from services.home_assistant.documents import About
@@ -71,7 +71,7 @@ def home_assistant_link(
 
     about = About(
         presence_topic(client_id), hothouse_version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s),
-        settings.forecast.stale_after_s,
+        settings.forecast.stale_after_s, SiteNames.of(settings.sites),
     )  # fmt: skip
     publication = Publication(
         prefix, about, events_of, lambda site: settings.site(site).timezone, time.monotonic, published

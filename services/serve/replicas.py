@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from services.access_keys import keys_of
-from services.config import Settings
+from services.config import Settings, SiteNames
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import namespace_of
 from services.messages import MODEL_POINTER_ACTOR, ServedModel, live_state_actor, shard_actor
@@ -22,7 +22,7 @@ from services.serve.api.app import create_app
 from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.backend import POLL_S
 from services.serve.api.client_limits import Limits
-from services.serve.api.state import ApiState, SiteNames
+from services.serve.api.state import ApiState
 from services.serve.backend.ray_backend import RayBackend
 from services.serve.components import FORECASTER
 from services.serve.forecaster import Forecaster, Load

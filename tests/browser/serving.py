@@ -18,11 +18,12 @@ import uvicorn
 from models.paths.steps import path_steps
 from models.psychrometrics import vpd_kpa
 from models.spec import ForecastSpec, Place
+from services.config import SiteNames
 from services.messages import Extreme, ForecastPath, ZoneForecast
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.event_stream import EventStream
-from services.serve.api.state import ApiState, SiteNames
+from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
 from services.store.history import History
 from services.store.rows import SiteStep

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from services.config import SiteNames
 from services.serve.api.assets import PAGE
-from services.serve.api.state import SiteNames
 from tests.browser.driver import Page
 from tests.browser.serving import House, opened
 from tests.services.serve.test_page_files import files_of

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Header
 
 from models.spec import ForecastSpec, Place
-from services.config import SiteSettings
+from services.config import NO_LABELS, SiteNames
 from services.messages import live_state_actor
 from services.messages.sentences import with_codes
 from services.serve.api.auth import Keys
@@ -30,7 +29,7 @@ from services.serve.view import View
 if TYPE_CHECKING:
     from services.observe.spans import Spans
 
-__all__ = ["ApiState", "Authorization", "SiteNames"]
+__all__ = ["ApiState", "Authorization"]
 
 RECENT_S = 1.0
 FIRST_NEWS_S = 3.0
@@ -43,21 +42,6 @@ _log = logging.getLogger(__name__)
 Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
 
 
-@dataclass(frozen=True, slots=True)
-class SiteNames:
-    """What people call sites and zones, where they are called otherwise than in topics."""
-
-    sites: Mapping[str, str] = field(default_factory=dict)
-    zones: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, sites: Iterable[SiteSettings]) -> SiteNames:
-        """As the settings of sites have them."""
-        listed = list(sites)
-        zones = {(site.name, zone): label for site in listed for zone, label in site.zone_labels.items()}
-        return cls({site.name: site.label for site in listed if site.label}, zones)
-
-
 class ApiState:
     """Follows each live state by itself between :meth:`start` and :meth:`stop`."""
 
@@ -65,7 +49,7 @@ class ApiState:
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
-        names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS, spans: Spans | None = None,
+        names: SiteNames = NO_LABELS, limits: Limits = NO_LIMITS, spans: Spans | None = None,
         receive_clock: Literal["wall", "replayed"] = "wall",
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip

@@ -12,6 +12,7 @@ from models.alerts.alert_rule import AlertRule
 from services.alert.alert_mail import AlertMail, digest
 from services.alert.delivery import Deliverer
 from services.alert.mail_server import MailServer
+from services.config import SiteNames, SiteSettings
 from services.ingest.alerts.shown_alert import shown_alert
 from tests.services.alert.mail_box import A, B, MailBox, mail_of, send
 from tests.services.alert.told import Clock, change, journal
@@ -52,6 +53,23 @@ def test_a_mail_that_was_taken_is_not_sent_again_whatever_the_server_says_after_
         send(deliverer, clock)
         clock.now_s += 1000
     assert (len(box.mails), deliverer.waiting, deliverer.error) == (1, 0, "")
+
+
+def test_places_are_called_as_people_call_them(tmp_path: Path, box: MailBox) -> None:
+    """As on the page: in the subject, and of what is over, too."""
+    names = SiteNames.of([SiteSettings(name="demo", label="De Linde", zone_labels={"z1": "Tomatoes, north"})])
+    server, clock = MailServer(host="127.0.0.1", port=box.port, security="none"), Clock()
+    mail = AlertMail(tmp_path, server, "hothouse@example.org", (A,), "warning", 60, clock, clock, names=names)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    send(deliverer, clock)
+    journal(tmp_path, change("a1", 2, "resolved"), change("a2", 1, zone="z2"))
+    send(deliverer, clock)
+    (_, first), (_, second) = box.mails
+    assert first["Subject"].startswith("De Linde/Tomatoes, north: cold 72 %")
+    assert [line.partition(": ")[0] for line in second.get_content().splitlines()] == [
+        "De Linde/z2 (critical)", "", "Back to normal:", "De Linde/Tomatoes, north",
+    ]  # fmt: skip
 
 
 def test_back_to_normal_is_told(tmp_path: Path, box: MailBox) -> None:

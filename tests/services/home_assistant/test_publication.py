@@ -7,6 +7,7 @@ from typing import Any
 
 from edge.wire.vocabulary import is_weather
 from models.alerts.alert_rule import COURSES, STATES
+from services.config import NO_LABELS, SiteNames
 from services.home_assistant.alert_states import ZoneAlerts
 from services.home_assistant.documents import About
 from services.home_assistant.names import RetainedMessage, config_topic, device_id
@@ -29,15 +30,27 @@ class Clock:
         return self.now_s
 
 
-def publication(clock: Clock | None = None, prefix: str = "homeassistant", **options: Any) -> Publication:
+def publication(
+    clock: Clock | None = None, prefix: str = "homeassistant", names: SiteNames = NO_LABELS, **options: Any
+) -> Publication:
     """One whose zones are in Amsterdam."""
-    about = About("hothouse/presence/us", "0.1", 900, 900)
+    about = About("hothouse/presence/us", "0.1", 900, 900, names)
     return Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", clock or Clock(), **options)
 
 
 def said(messages: list[RetainedMessage]) -> dict[str, Any]:
     """Topic -> what it holds now; None where it was taken back."""
     return {topic: json.loads(payload) if payload else None for topic, payload in messages}
+
+
+def test_devices_are_called_as_people_call_zones_and_sites() -> None:
+    """Topics and ids stay those of their own names."""
+    names = SiteNames({"demo": "De Linde"}, {("demo", "north-1"): "Tomatoes, north"})
+    made = publication(names=names)
+    found = said(made.take({"version": 1, "forecasts": [forecast()]}))
+    zone, site = found[ZONE]["device"], found[SITE]["device"]
+    assert (zone["name"], zone["suggested_area"], site["name"]) == ("Tomatoes, north", "Tomatoes, north", "De Linde")
+    assert zone["identifiers"] == [device_id("demo", "north-1")]
 
 
 def test_a_zone_and_its_site_are_devices() -> None:

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from edge.figure_fields import figures_of
-from services.config import SiteSettings
+from services.config import SiteNames, SiteSettings
 from services.ingest.figures import ShardFigures
 from services.learn.experts import EXPERTS
 from services.serve.api.auth import Keys
 from services.serve.api.middleware.body_limit import MAX_BODY_BYTES
 from services.serve.api.schemas import ExpertName
-from services.serve.api.state import SiteNames
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 from tests.services.serve.system import OPERATOR, System, assert_problem
 

@@ -82,7 +82,7 @@ def _zone_now(state: ApiState, view: View, key: tuple[str, str]) -> ZoneNow:
     known, (site, zone) = view.answers[key], key
     forecast = known.forecast
     return ZoneNow(
-        site=site, zone=zone, label=state.names.zones.get(key, zone), timezone=state.timezone(site),
+        site=site, zone=zone, label=state.names.zone(site, zone), timezone=state.timezone(site),
         origin=forecast["origin"], origin_ms=forecast["origin_ms"],
         read_ms=forecast["origin_ms"] - round(1000 * known.input_age_s),
         model_version=forecast["model_version"], stale=view.is_stale(key),
@@ -93,6 +93,6 @@ def _zone_now(state: ApiState, view: View, key: tuple[str, str]) -> ZoneNow:
 def _site(state: ApiState, site: str) -> SiteShown:
     place = state.place_of(site)
     return SiteShown(
-        site=site, label=state.names.sites.get(site, site), timezone=state.timezone(site), clock=place.clock,
+        site=site, label=state.names.site(site), timezone=state.timezone(site), clock=place.clock,
         latitude=place.latitude, longitude=place.longitude,
     )  # fmt: skip
