@@ -253,7 +253,7 @@ def _end(site: Site, at_ms: int) -> int:
 def _change(site: Site, event: dict[str, Any], zone: str, device: str) -> None:
     """Rows that are closed stay as they are; all that close later are made as the event says."""
     if event["type"] == "alias":
-        site.aliases[zone, device, event.get("metric", "")] = event["to"]
+        _rename(site, zone, device, event.get("metric", ""), event["to"])
     elif event["type"] == "calibration":
         since, name = event.get("from_ms", 0), (zone, device, event["metric"])
         before = [part for part in site.curves.get(name, []) if part[0] < since]
@@ -263,6 +263,20 @@ def _change(site: Site, event: dict[str, Any], zone: str, device: str) -> None:
         site.own_idle_ms = event["idle_s"] * 1000 if "idle_s" in event else site.own_idle_ms
         if event.get("step_s", site.steps[-1][1] // 1000) * 1000 != site.steps[-1][1]:
             _change_step(site, event["step_s"] * 1000)
+
+
+def _rename(site: Site, zone: str, device: str, metric: str, to: str) -> None:
+    """A meter goes on from its own newest reading; the one that had the name takes the other's place."""
+    before = _name(site, zone, device, metric)
+    site.aliases[zone, device, metric] = to
+    now = _name(site, zone, device, metric)
+    for name in [name for name in site.counters if name[:2] == before[:2] and metric in ("", name[2])]:
+        renamed = zone, now[1], now[2] or name[2]
+        if renamed == name or renamed[2].split(".")[0] != "irrigation_l_m2":
+            continue
+        site.counters[renamed], other = site.counters[name], site.counters.get(renamed)
+        if other is not None:
+            site.counters[name] = other
 
 
 def _change_step(site: Site, step_ms: int) -> None:
@@ -280,8 +294,12 @@ def _change_step(site: Site, step_ms: int) -> None:
 
 
 def _named(site: Site, reading: Reading, metric: str) -> tuple[str, str, str]:
-    zone, device = reading.zone, reading.device
-    return zone, site.aliases.get((zone, device, ""), device), site.aliases.get((zone, device, metric), metric)
+    return _name(site, reading.zone, reading.device, metric)
+
+
+def _name(site: Site, zone: str, device: str, metric: str) -> tuple[str, str, str]:
+    called = site.aliases.get((zone, device, metric), metric) if metric else ""
+    return zone, site.aliases.get((zone, device, ""), device), called
 
 
 def _corrected(site: Site, reading: Reading, metric: str, value: float) -> float:
