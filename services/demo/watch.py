@@ -22,7 +22,7 @@ from services.messages import (
 )
 from services.serve.api.answer_types import StatusAnswer
 from services.serve.components import Figures, retrainers_of, shards_of
-from services.serve.model_pointer import PointerAnswer
+from services.serve.models.model_pointer import PointerAnswer
 
 __all__ = ["DemoWatch", "Seen"]
 

@@ -24,8 +24,8 @@ from services.runtime.joined import BEGIN_S, Deployed, api_host, await_applicati
 from services.serve.api.auth import OPERATOR_KEY_FILE, HashedKey
 from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
-from services.serve.model_loading import load_model
-from services.serve.model_pointer import ModelPointer
+from services.serve.models.model_loading import load_model
+from services.serve.models.model_pointer import ModelPointer
 from services.serve.replicas import ApiReplica, ForecasterReplica, LiveStateActor, api_keys
 from services.store.storage import address_of
 

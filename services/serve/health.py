@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from services.messages.sentences import Codes, codes_of
 from services.observe.duration import in_words
 from services.serve.components import FORECASTER, Figures, shards_of
-from services.serve.model_pointer import PointerAnswer
+from services.serve.models.model_pointer import PointerAnswer
 
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 

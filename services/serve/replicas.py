@@ -25,11 +25,11 @@ from services.serve.api.client_limits import Limits
 from services.serve.api.state import ApiState
 from services.serve.backend.ray_backend import RayBackend
 from services.serve.components import FORECASTER
-from services.serve.forecaster import Forecaster, Load
 from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState
 from services.serve.loop_watch import watch_loop
-from services.serve.model_loading import fetch_and_load, import_torch
+from services.serve.models.forecaster import Forecaster, Load
+from services.serve.models.model_loading import fetch_and_load, import_torch
 from services.serve.reused_port import reuse_port
 from services.store.storage import address_of
 from services.tracing import open_spans

@@ -1,10 +1,7 @@
 """Step 9 of the way of a reading: what one API replica knows, ready to be sent.
 
 The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
-and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
-replay the wall clock says nothing; whether the stream moves at all is judged by the wall time since it last did. A
-stream's clock is a gateway's, which may have been ahead: outside a replay no stream is further than the wall clock, and
-a new row is movement, too.
+and sends. How old a forecast is, the stream of its site says (:mod:`services.serve.site_streams`).
 """
 
 from __future__ import annotations
@@ -25,11 +22,9 @@ from services.observe.duration import in_words
 from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 from services.serve.problem_error import ProblemError
+from services.serve.site_streams import SiteStreams
 
 __all__ = ["ReadyForecast", "View", "input_age_s", "usable_for_s"]
-
-MUCH_RECORDS = 1000
-"""Fewer are read within a moment, also where they pile up again and again under load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class View:
         self._stale_after_s = stale_after_s
         self._quiet_after_s = min(quiet_after_s, stale_after_s)
         self._clock_s = clock_s
-        self._wall_ms = wall_ms
+        self._streams = SiteStreams(stale_after_s, clock_s, wall_ms)
         self._unheard, self._awaited_shards = set(range(live_states)), shards
         self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
@@ -67,10 +62,6 @@ class View:
         self.events: list[LiveEvent] = []
         self.alerts = ShownAlerts()
         self._by_zone: dict[str, list[tuple[str, str]]] = {}
-        self._stream_ms: dict[str, int] = {}
-        self._moved_s: dict[str, float] = {}
-        self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
-        self._backlog: dict[str, int] = {}  # records that a site's shard has still to read; 0 where it keeps up
         self._shards: dict[str, ShardFigures] = {}  # their newest figures, also in a view of some sites
         self._only: frozenset[str] | None = None
 
@@ -88,7 +79,7 @@ class View:
         view._by_zone = {}
         for key in view.answers:
             view._by_zone.setdefault(key[1], []).append(key)
-        view._stream_ms = {site: at_ms for site, at_ms in self._stream_ms.items() if site in sites}
+        view._streams = self._streams.of_sites(sites)
         return view
 
     def has(self, site: str) -> bool:
@@ -115,10 +106,9 @@ class View:
             before = self.answers.get(key)
             if before is None:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
-            if before is None or forecast["origin_ms"] > before.forecast["origin_ms"]:
-                self._moved_s[key[0]] = now_s
+            is_new = before is None or forecast["origin_ms"] > before.forecast["origin_ms"]
             self.answers[key] = ReadyForecast(forecast, _said(forecast, forecast["degraded"]), input_age_s(forecast))
-            self._stream_at(key[0], forecast["origin_ms"], now_s)
+            self._streams.row(key[0], forecast["origin_ms"], is_new)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
             self._told_s[component], self._teller[component] = now_s, index
@@ -127,13 +117,7 @@ class View:
         for figures in shards.values():
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
-            known = dict(self._stream_ms)
-            for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
-                self._stream_at(site, int(at_ms), now_s)
-                gap_ms = int(at_ms) - known.get(site, int(at_ms))
-                if figures.get("behind") or gap_ms > 1000 * self._stale_after_s:
-                    self._resumed_ms[site] = self._reached_ms(site)
-                self._backlog[site] = figures.get("backlog", 0) if figures.get("behind") else 0
+            self._streams.figures(figures)
         self.alerts.take(changes.get("alerts", ()))
         self.models = changes.get("models", self.models)
         self.events = changes.get("events", self.events)
@@ -184,10 +168,8 @@ class View:
 
     def body(self, key: tuple[str, str]) -> bytes:
         """The JSON answer for a zone. Raises a 503 problem with the reason where its forecast is too old."""
-        answer = self.answers[key]
-        _, quiet_s = self._ages(key[0], answer)
-        is_stale = self.is_stale(key)
-        if not is_stale and quiet_s <= self._quiet_after_s:
+        answer, is_stale = self.answers[key], self.is_stale(key)
+        if not is_stale and self._streams.quiet_s(key[0]) <= self._quiet_after_s:
             return answer.body
         degraded = self.degraded(key)
         if is_stale:
@@ -202,18 +184,17 @@ class View:
 
     def is_stale(self, key: tuple[str, str]) -> bool:
         """Whether a zone's forecast is too old to be used."""
-        row_age_s, quiet_s = self._ages(key[0], self.answers[key])
-        return self._is_old(self.answers[key], row_age_s) or quiet_s > self._stale_after_s
+        return self._is_old(key) or self._streams.quiet_s(key[0]) > self._stale_after_s
 
     def degraded(self, key: tuple[str, str]) -> list[str]:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
-        answer = self.answers[key]
-        row_age_s, quiet_s = self._ages(key[0], answer)
+        (site, _), answer = key, self.answers[key]
+        row_age_s, quiet_s = self._row_age_s(key), self._streams.quiet_s(site)
         reasons = list(answer.forecast["degraded"])
-        if row_age_s > self._stale_after_s and self._backlog.get(key[0]):
+        if row_age_s > self._stale_after_s and self._streams.backlog(site):
             # Most rows get no forecast then, so that the age of the newest reading would only frighten.
             reasons.append(STILL_READ)
-        elif self._is_old(answer, row_age_s):
+        elif self._is_old(key):
             reasons.append(f"the newest reading is {in_words(row_age_s + answer.input_age_s)} old")
         if quiet_s > self._quiet_after_s:
             reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
@@ -221,32 +202,31 @@ class View:
 
     def stream_ms(self, site: str) -> int | None:
         """How far a site's stream has got; ``None`` for one of which nothing came."""
-        return self._reached_ms(site) if site in self._stream_ms else None
+        return self._streams.reached_ms(site)
 
     @property
     def sites(self) -> list[str]:
         """The sites of which something came."""
-        return sorted(self._stream_ms)
+        return self._streams.sites
 
     def find_site(self, site: str) -> str:
         """A site of which something came; raises a problem as :meth:`absent`, which names those there are."""
-        if site not in self._stream_ms:
-            known = self.sites
+        known = self.sites
+        if site not in known:
             listed = ", ".join(known[:20]) or "none yet"
             raise self.absent(f"there is no site {site[:64]}; known are {listed}", sites=known)
         return site
 
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""
-        return self._backlog.get(site, 0) >= MUCH_RECORDS
+        return self._streams.behind(site)
 
     def goes_on(self, key: tuple[str, str]) -> bool:
         """Whether the zone has a usable forecast, or has to wait for one only because its stream has come forward over
         a gap or a backlog: a row of what comes now closes soon.
         """
-        _, quiet_s = self._ages(key[0], self.answers[key])
-        since_s = (self._reached_ms(key[0]) - self._resumed_ms.get(key[0], -(2**62))) / 1000
-        return quiet_s <= self._stale_after_s and (since_s <= self._stale_after_s or not self.is_stale(key))
+        is_quiet = self._streams.quiet_s(key[0]) > self._stale_after_s
+        return not is_quiet and (self._streams.has_just_resumed(key[0]) or not self.is_stale(key))
 
     def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
         answer = self.answers.get(key)
@@ -266,22 +246,13 @@ class View:
     def _is_among(self, keys: Iterable[tuple[str, str]], zone: str, site: str | None) -> bool:
         return any(name == zone and site in (None, of) and self.has(of) for of, name in keys)
 
-    def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:
-        if at_ms > self._stream_ms.get(site, 0):
-            self._stream_ms[site] = at_ms
-            self._moved_s[site] = now_s
+    def _row_age_s(self, key: tuple[str, str]) -> float:
+        """How long ago the row of a zone's forecast ended, by the clock of its site's stream."""
+        return self._streams.age_s(key[0], self.answers[key].forecast["origin_ms"])
 
-    def _reached_ms(self, site: str) -> int:
-        at_ms = self._stream_ms[site]
-        return at_ms if self._wall_ms is None else min(at_ms, self._wall_ms())
-
-    def _ages(self, site: str, answer: ReadyForecast) -> tuple[float, float]:
-        """Stream time since the row of the forecast; wall time since the stream moved; both in seconds."""
-        row_age_s = (self._reached_ms(site) - answer.forecast["origin_ms"]) / 1000
-        return row_age_s, self._clock_s() - self._moved_s[site]
-
-    def _is_old(self, answer: ReadyForecast, row_age_s: float) -> bool:
+    def _is_old(self, key: tuple[str, str]) -> bool:
         """Whether no row came for too long, or no reading, of which some zones have few."""
+        answer, row_age_s = self.answers[key], self._row_age_s(key)
         reading_age_s, usable_s = row_age_s + answer.input_age_s, usable_for_s(answer.forecast, self._stale_after_s)
         return row_age_s > self._stale_after_s or reading_age_s > usable_s
 

@@ -24,15 +24,15 @@ from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
 from services.messages import RETRAINER_ACTOR, ForecasterFigures
 from services.serve.components import FORECASTER
-from services.serve.forecaster import Forecaster
-from services.serve.model_loading import load_model
+from services.serve.models.forecaster import Forecaster
+from services.serve.models.model_loading import load_model
 from tests.patience import patience_s, until
 from tests.prometheus.server import Prometheus
 from tests.prometheus.told_figures import ends, fires, watched
 from tests.services.learn.fakes import Clock, FakeCluster
 from tests.services.learn.synthetic import SCHEMA
 from tests.services.serve.fakes import SPEC
-from tests.services.serve.test_forecaster import Link
+from tests.services.serve.models.test_forecaster import Link
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 

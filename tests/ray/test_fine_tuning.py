@@ -19,8 +19,8 @@ from services.forecast_spec import forecast_spec
 from services.learn.promotion.registry import Registry
 from services.learn.training.job import Job
 from services.learn.training.task import run_job, this_runtime
-from services.serve.forecaster import warm_up
-from services.serve.model_loading import load_model
+from services.serve.models.forecaster import warm_up
+from services.serve.models.model_loading import load_model
 from services.store.history import History
 from tests.models.pretraining.test_fine_tuner import SPEC as TUNING_SPEC
 from tests.models.pretraining.test_fine_tuner import examples as tuning_examples

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StatusAnswer,  # a part of the cluster's: questions run on the bare install
         WhatIfAnswer,
     )
-    from services.serve.model_pointer import PointerAnswer
+    from services.serve.models.model_pointer import PointerAnswer
 
 __all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 

@@ -30,7 +30,7 @@ from services.serve.api.answers.alert_score_answers import AlertScores
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, Problem, ZoneProblem
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
-from services.serve.model_pointer import PointerAnswer
+from services.serve.models.model_pointer import PointerAnswer
 
 __all__ = [
     "ChangeSaid",

@@ -25,7 +25,7 @@ from services.messages import (
     ZoneWhatIf,
 )
 from services.serve.live_state import LiveStateChanges, ZonePast
-from services.serve.model_pointer import ModelPointerStatus
+from services.serve.models.model_pointer import ModelPointerStatus
 from services.store.deadletters import DeadLetterCount
 from services.store.rows import DeadLetter
 

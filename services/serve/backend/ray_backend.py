@@ -36,7 +36,7 @@ from services.serve.api.backend import POLL_S, OrderAnswer
 from services.serve.backend.actor_calls import ANSWER_S, ActorCalls, within
 from services.serve.backend.stored_reads import StoredReads, in_thread
 from services.serve.live_state import LiveStateChanges, ZonePast
-from services.serve.model_pointer import ModelPointerStatus
+from services.serve.models.model_pointer import ModelPointerStatus
 from services.serve.problem_error import ProblemError
 
 __all__ = ["RayBackend", "shard_of"]

@@ -31,7 +31,7 @@ from services.messages import (
 )
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
-from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.serve.models.model_pointer import ModelPointerStatus, ReplicaReport
 from services.store.deadletters import DeadLetterCount
 from services.store.forecasts import IssuedForecast
 from services.store.history import History

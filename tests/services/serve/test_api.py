@@ -360,7 +360,7 @@ def test_sites_and_zones_have_names_that_people_gave_them(system: System) -> Non
     assert (site["site"], site["label"], site["timezone"], site["latitude"]) == ("demo", "De Linde", "UTC", None)
     assert site["clock"] == "civil"
     assert "other" not in names.sites
-    system.state.view._stream_ms["demo"] = ORIGIN_MS + 3_600_000
+    system.state.view._streams.row("demo", ORIGIN_MS + 3_600_000, is_new=True)
     assert all(zone["stale"] for zone in system.client.get("/zones").json()["zones"])
 
 

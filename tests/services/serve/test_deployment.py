@@ -22,7 +22,7 @@ from services.serve.deployment import NOTHING, build_app
 def test_torch_is_linked_before_it_is_imported() -> None:
     """Its libraries are in the process, and nothing of it was imported: what is left of the import holds nobody up."""
     code = (
-        "import sys; from services.serve.model_loading import link_torch; link_torch(); "
+        "import sys; from services.serve.models.model_loading import link_torch; link_torch(); "
         "print('libtorch_cpu.so' in open('/proc/self/maps').read(), 'torch' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

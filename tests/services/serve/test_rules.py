@@ -114,7 +114,7 @@ def test_what_an_earlier_release_took_keeps_no_other_rule_from_being_changed(sys
 
 def test_a_site_is_named_where_there_are_several(system: System) -> None:
     """The answer names them."""
-    system.state.view._stream_ms["other"] = ORIGIN_MS
+    system.state.view._streams.row("other", ORIGIN_MS, is_new=True)
     answer = system.client.get("/rules")
     assert_problem(answer, 422, "query.site: name the site; known are demo, other")
     assert answer.json()["sites"] == ["demo", "other"]

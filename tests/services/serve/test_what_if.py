@@ -187,7 +187,7 @@ def test_the_older_form_sets_values_for_a_day(system: System) -> None:
 
 def test_a_forecast_that_is_too_old_answers_no_what_if(system: System) -> None:
     """As ``GET`` refuses it."""
-    system.state.view._stream_ms["demo"] = ORIGIN_MS + 3 * HOUR
+    system.state.view._streams.row("demo", ORIGIN_MS + 3 * HOUR, is_new=True)
     answer = system.client.post("/predict", json={"zone": "north-1", "changes": [COLDER]})
     assert_problem(answer, 503, "too old to be used")
 

@@ -25,7 +25,7 @@ from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 from services.serve.components import ApiFigures, told_by
 from services.serve.health import summarise_errors
-from services.serve.model_pointer import PointerAnswer
+from services.serve.models.model_pointer import PointerAnswer
 
 __all__ = ["operate_routes"]
 

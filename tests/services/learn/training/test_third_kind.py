@@ -17,8 +17,8 @@ from services.learn.promotion.registry import Registry
 from services.learn.training.challenger import learn, train_again
 from services.learn.training.job import Job
 from services.learn.training.recipe import job_of
-from services.serve.forecaster import warm_up
-from services.serve.model_loading import load_model
+from services.serve.models.forecaster import warm_up
+from services.serve.models.model_loading import load_model
 from services.store.history import History
 from tests.models.tiny_ridge import LINE, Ridge
 from tests.services.learn.synthetic import START_MS, small_settings, write_history

@@ -10,7 +10,7 @@ import pytest
 
 from services.errors import ModelFilesError
 from services.messages import ONLINE_VERSION
-from services.serve.model_pointer import ModelPointer
+from services.serve.models.model_pointer import ModelPointer
 from services.store.pointer import Pointed, Pointer
 from tests.patience import patience_s
 

@@ -14,8 +14,8 @@ import pytest
 from models.spec import Place
 from services.errors import ModelFilesError
 from services.messages import ASK_AGAIN, F32, I64, ForecasterFigures, ForecastRequest, ServedModel
-from services.serve.forecaster import Forecaster, warm_up
-from services.serve.model_pointer import ModelPointer
+from services.serve.models.forecaster import Forecaster, warm_up
+from services.serve.models.model_pointer import ModelPointer
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from services.errors import ModelFilesError
-from services.serve.forecaster import Load, LoadedModel
+from services.serve.models.forecaster import Load, LoadedModel
 from services.store.storage import StorageAddress, fetch_folder
 
 __all__ = ["fetch_and_load", "import_torch", "link_torch", "load_model"]
