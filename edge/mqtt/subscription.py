@@ -16,8 +16,10 @@ from typing import Any
 from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
+from edge.mqtt import connection_failures
 from edge.mqtt.connection import MqttAddress, is_refused_version, new_subscriber, open_connection
 from edge.mqtt.subscriber import Published, Subscriber
+from edge.mqtt.topic_choice import TopicChoice
 from edge.timing import Backoff
 
 __all__ = ["OFFLINE", "ONLINE", "Subscription"]
@@ -26,19 +28,10 @@ ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
 """What the presence topic holds."""
 
 _logger = logging.getLogger(__name__)
-_OF_CERTIFICATES = (
-    "HANDSHAKE_FAILURE", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_REQUIRED", "CERTIFICATE_UNKNOWN",
-    "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED",
-)  # fmt: skip
-"""How a broker that is not content with our certificate, or lacks one, ends a handshake."""
 _ANSWER_S = 4.0
-_UNANSWERED = 2  # connections that end instead of an answer: once may be chance
 _SOON_S = 10.0  # a connection that ends before this did not hold
 _FEW = 3  # of those in a row may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
-_NO_LOGIN = (0x86, 0x87)
-_READ = "; mqtt.password_file is read at each try, mqtt.username at the start"
-_TAKEN_OVER = 0x8E
 
 
 class Subscription:
@@ -75,9 +68,7 @@ class Subscription:
         self.certificate_ends_ms: dict[str, int] = {}
         self._address = address
         self._client_id = client_id
-        self._topics = list(topics)  # without those that the broker did not give us
-        self._asked = False  # for the first of them, and the broker has not answered yet
-        self._unanswered = 0  # connections in a row that ended while it was asked
+        self._choice = TopicChoice(topics)
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
@@ -97,7 +88,7 @@ class Subscription:
         self._now_s = now_s
         waiting = self._client is not None and not self.connected and not self._lost.is_set()
         if waiting and now_s > self._started_s + _ANSWER_S:
-            self._fail(f"the broker at {self._address.host}:{self._address.port} does not answer")
+            self._fail(connection_failures.no_answer(self._address))
             self._v5 = not self._v5  # it may have waited for more of a packet that it does not understand
         if self._client is not None and self._lost.is_set():
             self._drop()
@@ -131,8 +122,7 @@ class Subscription:
             client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
         except OSError as error:  # as while a certificate and its key are renewed, one after the other, or a password
             self._backoff.failed(self._now_s)
-            where = f"{self._address.host}:{self._address.port}"
-            return self._fail(f"the broker at {where} cannot be asked: {error}")
+            return self._fail(connection_failures.cannot_be_asked(self._address, error))
         client.gather_s = self._gather_s
         client.connect_timeout = 2.0
         client.on_connect = self._connected
@@ -150,21 +140,8 @@ class Subscription:
                 receive_maximum=self._receive_maximum,
             )
         except (OSError, ValueError) as error:  # ValueError: TLS or host name make no sense to the socket library
-            self._fail(f"no broker at {self._address.host}:{self._address.port}: {error}{self._meant(error)}")
+            self._fail(connection_failures.not_reached(self._address, error))
         return None
-
-    def _meant(self, error: Exception) -> str:
-        """A question about a connection that cannot be made over TLS; empty about others."""
-        if self._address.tls is None:
-            return ""
-        if isinstance(error, ssl.SSLError) and (error.reason or "").partition("_ALERT_")[2] in _OF_CERTIFICATES:
-            return f"; does it want {self._certificate()}?"
-        speaks = not isinstance(error, ConnectionResetError | ssl.SSLEOFError)
-        return "" if speaks else "; does it speak TLS at this port (mqtt.tls_ca_file)?"
-
-    def _certificate(self) -> str:
-        shown = self._address.tls is not None and self._address.tls.cert is not None
-        return f"{'another' if shown else 'a'} client certificate (mqtt.tls_cert_file)"
 
     def _drop(self) -> None:
         if self._client is not None:
@@ -189,25 +166,23 @@ class Subscription:
             self._backoff.reset()
             self._lost.set()
         elif reason.is_failure:
-            login = _READ if reason.value in _NO_LOGIN else ""
-            self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}{login}")
+            self._fail(connection_failures.refused(self._address, reason))
         else:
-            self._asked = True
-            client.subscribe([(topic, 1) for topic in self._topics[0]])
+            client.subscribe([(topic, 1) for topic in self._choice.asked()])
 
     def _subscribed(self, client: paho.Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
-        self._asked, self._unanswered = False, 0
         if any(reason.value >= _FAILURE for reason in reasons):
-            asked = ", ".join(self._topics[0])
-            if self._do_without():
+            asked = self._choice.topics
+            if self._choice.refused():
+                self._ask_for_others(asked)
                 self._lost.set()
             else:
-                self._fail(f"the broker refuses the subscription to {asked}: {reasons[0]}")
+                self._fail(connection_failures.refused_topics(asked, reasons[0]))
             return
+        self._choice.granted()
         # From a time when they were all we asked for: a message that two subscriptions fit may come twice.
-        left = [topic for topics in self._topics[1:] for topic in topics if topic not in self._topics[0]]
-        if left:
-            client.unsubscribe(list(dict.fromkeys(left)))
+        if others := self._choice.others:
+            client.unsubscribe(others)
         if self._ended_soon < _FEW:
             self._backoff.reset()
         self.connects += 1
@@ -215,41 +190,30 @@ class Subscription:
         self.connected = True
         self._say(ONLINE)
 
-    def _do_without(self) -> bool:
-        """Ask for the next of ``topics`` from now on, if there is one."""
-        if len(self._topics) == 1:
-            return False
-        asked = self._topics.pop(0)
-        self._unanswered = 0
+    def _ask_for_others(self, before: list[str]) -> None:
         self._backoff.reset()
-        rest = ", ".join(self._topics[0])
-        _logger.warning("the broker does not let us read %s, so that only %s is read", ", ".join(asked), rest)
-        return True
+        asked, rest = ", ".join(before), ", ".join(self._choice.topics)
+        _logger.warning("the broker does not let us read %s, so that only %s is read", asked, rest)
 
     def _say(self, presence: bytes) -> None:
         if self._presence_topic and self._client is not None:
             self._client.publish(self._presence_topic, presence, qos=1, retain=True)
 
     def _disconnected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
-        self._unanswered += self._asked
-        self._asked = False
-        if self._unanswered >= _UNANSWERED:
-            self._do_without()
+        asked = self._choice.topics
+        if self._choice.connection_ended():
+            self._ask_for_others(asked)
         if not self._lost.is_set():
             self._fail(self._why_lost(reason))
 
     def _why_lost(self, reason: ReasonCode) -> str:
-        where = f"{self._address.host}:{self._address.port}"
         if not self._answered:
-            wants = self._certificate() if self._address.tls is not None else "TLS (mqtt.tls_ca_file)"
-            return f"the broker at {where} ended the connection before it answered; does it want {wants}?"
+            return connection_failures.unanswered(self._address)
         # A link without a session of its own finds out so which of its messages a broker ends the connection at.
         soon = self.connected and self._session_expiry_s > 0 and self._now_s < self._started_s + _SOON_S
         self._ended_soon = self._ended_soon + 1 if soon else 0
-        said = f"the connection to {where} was lost: {reason}"
-        if self._ended_soon < _FEW and reason.value != _TAKEN_OVER:
-            return said
-        return f"{said}; is there another gateway with the client id {self._client_id} (mqtt.client_id)?"
+        often = self._ended_soon >= _FEW
+        return connection_failures.lost(self._address, reason, self._client_id, again_and_again=often)
 
 
 def _certificate_end(connection: object) -> dict[str, int]:

@@ -53,7 +53,7 @@ def gateway(topics: str | None = None, share: str = "") -> Gateway:
 )  # fmt: skip
 def test_the_gateway_asks_for_all_topics_of_ours(topics: str | None, share: str, asked: list[list[str]]) -> None:
     """What no decoder reads comes too; where the broker refuses that, what the decoders read is asked for alone."""
-    assert gateway(topics, share)._link._topics == asked
+    assert gateway(topics, share)._link._choice._lists == asked
 
 
 @pytest.mark.parametrize("begins", ["/hothouse", "Hothouse", "HOTHOUSE"])

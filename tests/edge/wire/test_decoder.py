@@ -51,7 +51,7 @@ def test_another_wire_format_is_one_more_decoder() -> None:
     """The gateway subscribes to its topics, the record builder asks it by prefix; our own topics stay ours."""
     decoders = (HothouseDecoder(), Celsius())
     gateway = Gateway(GatewayOptions(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
-    assert gateway._link._topics[1] == ["hothouse/#", "plant/#"]
+    assert gateway._link._choice._lists[1] == ["hothouse/#", "plant/#"]
     builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=decoders)
     records = builder.take([
         Message("plant/demo/t", b"21.5"), Message("plant/demo/t", b"warm"),
