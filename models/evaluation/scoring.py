@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from models.evaluation.truth import truth_of
 from models.half_precision import cut
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays, ZoneState
@@ -114,8 +115,7 @@ class LiveScore(ZoneState):
         origins = rows[:, None] - self._steps
         quarters = origins // self._stride % s["origin"].shape[1]
         z, h = np.nonzero((origins >= 0) & (s["origin"][indices[:, None], quarters] == origins))
-        # A truth is newer than the forecast.
-        truth = np.where((self._steps[h] >= self._stride)[:, None], newest[z], of_row[z])
+        truth = truth_of(of_row[z], newest[z], self._steps[h], self._spec)
         self._score(indices[z], h, origins[z, h], truth)
         s["rows"][indices] = rows + 1
 

@@ -17,11 +17,13 @@ import numpy.typing as npt
 from sunposition import sunpos
 
 from models.features.plan_differences import plan_differences
-from models.masked import masked_mean
+from models.masked import held_along, masked_mean, newest_known
 from models.psychrometrics import absolute_humidity_g_m3, dew_point_c, vpd_kpa
 from models.spec import ForecastSpec, Place
 
 __all__ = [
+    "BRIDGE_MS",
+    "VPD_OF",
     "Inputs",
     "build_inputs",
     "clear_sky_w_m2",
@@ -31,6 +33,7 @@ __all__ = [
     "refracted_deg",
     "sun_elevation_deg",
     "sun_sine",
+    "targets_along",
     "targets_of",
     "window_tokens",
 ]
@@ -40,6 +43,13 @@ I64 = npt.NDArray[np.int64]
 
 RECENT_MS = 3_600_000
 """The newest hour enters the network row by row, everything before as means over an hour."""
+
+VPD_OF = ("air_temp_c", "rh_pct")
+"""What ``vpd_kpa`` is made of, where it is no channel itself."""
+
+BRIDGE_MS = 1_800_000
+"""A row that has only one of ``VPD_OF`` takes the other from up to so long before. Of two sensors that report each
+hour, at any minute, one speaks within half an hour after the other."""
 
 _DERIVED = ("vpd_kpa", "abs_humidity_g_m3", "dew_point_c")
 _DAY_MS = 86_400_000
@@ -51,7 +61,7 @@ class Inputs:
     """A model's input for ``N`` examples; float32, NaN where missing. Tokens ``T``: hourly means, then newest rows."""
 
     window: F32  # [N, T, F], channels as input_channels() names them
-    now: F32  # [N, M], the targets in the newest row
+    now: F32  # [N, M], the targets in the newest row, or of what was read last in the hour up to its end
     calendar: F32  # [N, 1 + H, 4], sine and cosine of the local day and half day, at the origin and each horizon
     sun: F32  # [N, 1 + H, 2], elevation / 90° and clear-sky radiation / 1000 W/m²; NaN where the place is unknown
     yesterday: F32  # [N, H, M], the targets a whole number of days before each horizon
@@ -92,19 +102,36 @@ def window_tokens(spec: ForecastSpec) -> int:
     return hourly + recent
 
 
-def targets_of(values: F32, spec: ForecastSpec) -> F32:
+def targets_of(values: F32, spec: ForecastSpec, held: F32 | None = None) -> F32:
     """The targets in rows: ``[..., C] -> [..., M]``; NaN where a channel is missing or unknown.
 
-    ``vpd_kpa`` is computed from air temperature and relative humidity unless it is a channel itself.
+    ``vpd_kpa`` is computed from air temperature and relative humidity unless it is a channel itself. Two sensors may
+    never share a row: where a row has one of the two only, the other is that of ``held [..., 2]``, which are the newest
+    readings of :data:`VPD_OF` before the row, NaN where they are older than :data:`BRIDGE_MS`.
+
+    >>> spec = ForecastSpec(channels=("air_temp_c", "rh_pct"), targets=("vpd_kpa",))
+    >>> rows, held = np.float32([[20, np.nan], [np.nan, np.nan]]), np.float32([[19, 50], [20, 50]])
+    >>> targets_of(rows, spec, held).round(2)
+    array([[1.17],
+           [ nan]], dtype=float32)
     """
     columns = []
     for target in spec.targets:
         if target == "vpd_kpa" and target not in spec.channels:
-            column = vpd_kpa(_channel(values, "air_temp_c", spec), _channel(values, "rh_pct", spec))
+            column = vpd_kpa(*_bridged([_channel(values, name, spec) for name in VPD_OF], held))
         else:
             column = _channel(values, target, spec)
         columns.append(column.astype(np.float32, copy=False))
     return np.stack(columns, axis=-1)
+
+
+def targets_along(values: F32, spec: ForecastSpec) -> F32:
+    """:func:`targets_of` rows that follow each other, ``[Z, T, C] -> [Z, T, M]``."""
+    made = "vpd_kpa" in spec.targets and "vpd_kpa" not in spec.channels and set(VPD_OF) <= set(spec.channels)
+    if not made:
+        return targets_of(values, spec)
+    parts = values[..., [spec.channels.index(name) for name in VPD_OF]]
+    return targets_of(values, spec, held_along(parts, BRIDGE_MS // spec.step_ms))
 
 
 def build_inputs(
@@ -112,8 +139,9 @@ def build_inputs(
 ) -> Inputs:
     """Build the input of ``N`` examples from their look-back windows.
 
-    ``values`` is ``[N, L, C]``, newest row last (it ends at the origin), NaN where missing; ``places`` has one entry
-    an example; ``baseline`` is ``[N, H, M, Q]``; ``ahead`` is what was foreseen, as
+    ``values`` is ``[N, L, C]``, newest row last (it ends at the origin), NaN where missing. What is missing in the
+    newest row is as it was read last within :data:`RECENT_MS`, but for counters. ``places`` has one entry an example;
+    ``baseline`` is ``[N, H, M, Q]``; ``ahead`` is what was foreseen, as
     :func:`~models.features.plan_differences.plan_differences` takes it. Raises ``ValueError`` if shapes do not fit
     ``spec``.
     """
@@ -132,16 +160,15 @@ def build_inputs(
         if place.latitude is not None and place.longitude is not None:
             elevation = sun_elevation_deg(times[rows], place.latitude, place.longitude)
             sun[rows] = np.stack([elevation / 90, clear_sky_w_m2(elevation) / 1000], axis=-1)
-    targets = targets_of(values, spec)
     future = np.empty((n, len(spec.horizons_min), 0), dtype=np.float32)
     if ahead is not None:
         future = plan_differences(ahead, values, np.asarray(origin_ms, dtype=np.int64), spec)
     return Inputs(
         window=_window(values, spec),
-        now=targets[:, -1],
+        now=targets_of(_newest(values, _token_shape(spec)[1], spec), spec),
         calendar=calendar,
         sun=sun,
-        yesterday=_yesterday(targets, spec),
+        yesterday=_yesterday(values, spec),
         future=future,
         baseline=np.asarray(baseline, dtype=np.float32),
     )
@@ -240,6 +267,22 @@ def _channel(values: F32, name: str, spec: ForecastSpec, columns: Sequence[int] 
     return np.asarray(values[..., at if columns is None else columns.index(at)])
 
 
+def _bridged(parts: Sequence[F32], held: F32 | None) -> Sequence[F32]:
+    """Two ``parts [...]``; where one of them only is known, the other is that of ``held [..., 2]``."""
+    if held is None:
+        return parts
+    one = np.isnan(parts[0]) != np.isnan(parts[1])
+    return [np.where(one & np.isnan(part), held[..., place], part) for place, part in enumerate(parts)]
+
+
+def _newest(values: F32, rows: int, spec: ForecastSpec) -> F32:
+    """What was read last of each channel in the newest ``rows`` of ``[N, L, C]``; of counters in the newest one."""
+    newest, _ = newest_known(values[:, -rows:], rows - 1)
+    counters = [place for place, name in enumerate(spec.channels) if name in spec.counters]
+    newest[:, counters] = values[:, -1, counters]
+    return np.asarray(newest)
+
+
 def _token_shape(spec: ForecastSpec) -> tuple[int, int, int]:
     """Hourly tokens, newest rows, and rows an hour (at least one)."""
     an_hour = max(3_600_000 // spec.step_ms, 1)
@@ -250,26 +293,37 @@ def _token_shape(spec: ForecastSpec) -> tuple[int, int, int]:
 def _window(values: F32, spec: ForecastSpec) -> F32:
     plain = [i for i, name in enumerate(spec.channels) if name not in spec.angles]
     angles = [i for i, name in enumerate(spec.channels) if name in spec.angles]
-    tokens = _tokens(values, spec)[..., plain]
-    radians = np.deg2rad(values[..., angles])
-    turned = np.stack([np.sin(radians), np.cos(radians)], axis=-1).reshape(*values.shape[:2], 2 * len(angles))
-    temp, humidity = _channel(tokens, "air_temp_c", spec, plain), _channel(tokens, "rh_pct", spec, plain)
+    newest = _newest(values, _token_shape(spec)[1], spec)
+    tokens = _tokens(values, newest, spec)[..., plain]
+    turned = _tokens(_turned(values[..., angles]), _turned(newest[..., angles]), spec)
+    temp, humidity = (_channel(tokens, name, spec, plain) for name in VPD_OF)
     moist = [vpd_kpa(temp, humidity), absolute_humidity_g_m3(temp, humidity), dew_point_c(temp, humidity)]
-    return np.concatenate([tokens, _tokens(turned, spec), np.stack(moist, axis=-1)], axis=-1, dtype=np.float32)
+    return np.concatenate([tokens, turned, np.stack(moist, axis=-1)], axis=-1, dtype=np.float32)
 
 
-def _tokens(values: F32, spec: ForecastSpec) -> F32:
-    """Hourly means, then the newest rows: ``[N, L, X] -> [N, T, X]``."""
+def _turned(degrees: F32) -> F32:
+    """Sine and cosine of each angle, ``[..., A] -> [..., 2 * A]``."""
+    radians = np.deg2rad(degrees)
+    return np.stack([np.sin(radians), np.cos(radians)], axis=-1).reshape(*degrees.shape[:-1], 2 * degrees.shape[-1])
+
+
+def _tokens(values: F32, newest: F32, spec: ForecastSpec) -> F32:
+    """Hourly means, then the newest rows, of which the last is ``newest [N, X]``: ``[N, L, X] -> [N, T, X]``."""
     hourly, recent, an_hour = _token_shape(spec)
     n, length, width = values.shape
     hours = values[:, length - hourly * an_hour :].reshape(n, hourly, an_hour, width)
-    return np.concatenate([masked_mean(hours, axis=2), values[:, length - recent :]], axis=1)
+    rows = values[:, length - recent : length - 1]
+    return np.concatenate([masked_mean(hours, axis=2), rows, newest[:, None]], axis=1)
 
 
-def _yesterday(targets: F32, spec: ForecastSpec) -> F32:
-    steps = np.array(spec.horizon_steps)
-    back = -steps % spec.steps_per_day
-    at = targets.shape[1] - 1 - back
-    picked = targets[:, np.maximum(at, 0)].copy()
-    picked[:, at < 0] = np.nan
-    return picked
+def _yesterday(values: F32, spec: ForecastSpec) -> F32:
+    """The targets a whole number of days before each horizon; of what was read last in the quarter of an hour up to
+    there.
+    """
+    back = -np.array(spec.horizon_steps) % spec.steps_per_day
+    at = (values.shape[1] - 1 - back)[:, None] + np.arange(1 - spec.example_steps, 1)  # [H, R]
+    rows = values[:, np.maximum(at, 0)]
+    rows[:, at < 0] = np.nan
+    n, horizons, count, width = rows.shape
+    held = _newest(rows.reshape(n * horizons, count, width), count, spec)
+    return targets_of(held.reshape(n, horizons, width), spec)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from models.day_knots import DayKnots, on_line
 from models.features.eight_bits import CLIP
-from models.features.inputs import targets_of
+from models.features.inputs import BRIDGE_MS, VPD_OF, targets_of
 from models.half_precision import cut
 from models.masked import masked_mean
 from models.spec import ForecastSpec
@@ -69,6 +69,8 @@ class Features(ZoneState):
         self._spec = spec
         self._columns = [spec.channels.index(name) for name in feature_channels(spec)]
         self._targets = len(spec.targets)
+        names = (*spec.targets, *feature_channels(spec))
+        self._vpd_of = [names.index(name) for name in VPD_OF if name in spec.channels]
         self._lags = [max(round(lag / spec.step_ms), 1) for lag in LAGS_MS]
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
@@ -113,6 +115,13 @@ class Features(ZoneState):
         rows that are ``most`` steps old, or else an hour.
         """
         return self._held(indices, step, most)[:, : self._targets]
+
+    def targets(self, indices: I64, step: int, values: F32) -> F32:
+        """The targets of rows that are to be learned, ``[Z, M]``; see :func:`targets_of`."""
+        held = None
+        if len(self._vpd_of) == len(VPD_OF):
+            held = self._held(indices, step, BRIDGE_MS // self._spec.step_ms)[:, self._vpd_of]
+        return targets_of(values, self._spec, held)
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
@@ -163,7 +172,7 @@ class Features(ZoneState):
     def _take(self, indices: I64, step: int, values: F32) -> tuple[F32, npt.NDArray[np.bool_]]:
         """Targets and channels ``[Z, C]``, held from an earlier row for a while; and which of them are this row's."""
         s = self._zones
-        row = cut(np.concatenate([targets_of(values, self._spec), values[:, self._columns]], axis=1))
+        row = cut(np.concatenate([self.targets(indices, step, values), values[:, self._columns]], axis=1))
         known = np.isfinite(row)
         row = np.where(known, row, self._held(indices, step))
         s["held"][indices] = row

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import Inputs, build_inputs, day_bins, targets_of
+from models.features.inputs import Inputs, build_inputs, day_bins, targets_along
 from models.features.regressors import HOLD_MS
 from models.masked import held_along
 from models.online.climatology.climatology import Climatology
@@ -39,7 +39,7 @@ class WindowSet:
         before = np.full((len(values), spec.lookback_steps - 1, values.shape[2]), np.nan, dtype=np.float32)
         self._values = np.concatenate([before, values], axis=1)
         self.end_ms = first_end_ms + np.arange(self.length, dtype=np.int64) * spec.step_ms
-        measured = targets_of(values, spec)
+        measured = targets_along(values, spec)
         self.targets = measured.copy()
         of_examples = self.end_ms // spec.step_ms % spec.example_steps == 0
         self.targets[:, of_examples] = held_along(measured, spec.example_steps - 1)[:, of_examples]

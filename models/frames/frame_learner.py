@@ -72,12 +72,9 @@ class FrameLearner:
             if not in_pause[t]:
                 zones = np.flatnonzero(begins <= first + t)
                 light = np.broadcast_to(sun[t + ahead], (len(zones), len(ahead)))
-                self._learn(zones, first + t, values[t, zones], int(day_bin[t]), light)
                 self.origin_ms = int(ends[t])
+                self._learn(zones, first + t, values[t, zones], int(day_bin[t]), light)
             progress(t + 1, len(ends))
-        measured = np.isfinite(targets_of(values, spec))  # [T, Z, M]
-        newest = np.where(measured, ends[:, None, None], _NEVER_MS).max(axis=0)
-        self._measured_ms = np.maximum(self._measured_ms, newest)
 
     def quantiles(self) -> tuple[list[str], F32]:
         """The zones ``[Z]`` that are in the newest row, and their forecasts from it, ``[Z, H, M, Q]``; NaN for what was
@@ -116,6 +113,9 @@ class FrameLearner:
         clean, _ = self._sensors.learn(zones, step, values, day_bin * 24 // spec.steps_per_day)
         learned = self._forecaster.learn(zones, step, clean, np.full(len(zones), day_bin), light)
         self._newest = Basis(step, learned.zones, learned.day_bin, learned.experts)
+        # What was read, also as faulty; what is made of two readings may be made of those of two rows.
+        measured = np.isfinite(targets_of(values, spec)) | np.isfinite(learned.targets)
+        self._measured_ms[zones] = np.where(measured, self.origin_ms, self._measured_ms[zones])
         self._grower.add(learned.example)
         if (row + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
             self._forecaster.forest = self._grower.grow(self._forecaster.unit) or self._forecaster.forest

@@ -111,6 +111,7 @@ class Learned(Basis):
     # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did. Of what was forecast
     # before plans moved it.
     errors: F32
+    targets: F32  # [Z, M], of the rows themselves; the example's are those of its quarter of an hour
     missed: I64  # [Z], how many steps before this one the zone had no row for
 
 

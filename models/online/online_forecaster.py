@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import targets_of
 from models.features.measured import measured
 from models.features.regressors import Features
 from models.masked import masked_mean
@@ -114,7 +113,8 @@ class OnlineForecaster:
         were never given any; before the first plan of any zone nothing else is done than without.
         """
         rows = StepRows(step, indices, measured(values), day_bin, sun, foreseen)
-        y, missed = self._targets(rows), self._catch_up(rows)
+        targets, missed = measured(self.features.targets(indices, step, rows.values)), self._catch_up(rows)
+        y = self._of_quarter(rows, targets)
         errors = self._mature(rows, y)
         example, climate = self._see(rows, y)
         is_origin = self.waiting.is_origin(step)
@@ -127,7 +127,7 @@ class OnlineForecaster:
         experts = self.corrections.move(rows, experts, mixed)
         if mixed is not None:
             self._keep(example, experts, mixed)
-        return Learned(step, example.zones, day_bin.copy(), experts, example, errors, missed)
+        return Learned(step, example.zones, day_bin.copy(), experts, example, errors, targets, missed)
 
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
         """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90, p10 < p90.
@@ -141,6 +141,12 @@ class OnlineForecaster:
         quantiles = self._quantiles(learned, experts)
         self.remember(learned.zones, learned.step, quantiles[..., 1], experts[..., NETWORK])
         return quantiles
+
+    def now(self, zones: I64, step: int, targets: F32) -> F32:
+        """The ``targets [Z, M]`` of the newest rows, those of ``step``, which were learned; what they lack is as it was
+        read last in the hour.
+        """
+        return np.where(np.isnan(targets), self.features.held(zones, step), targets)
 
     def quantiles(self, learned: Basis) -> F32:
         """What :meth:`predict` gives without a network, until the next row is learned; nothing is remembered."""
@@ -192,7 +198,7 @@ class OnlineForecaster:
         nothing can be forecast; it is half the work.
         """
         rows = StepRows(step, indices, measured(values), day_bin, sun)
-        y = self._targets(rows)
+        y = self._of_quarter(rows, measured(self.features.targets(indices, step, rows.values)))
         self._catch_up(rows)
         matured = self.waiting.matured(indices, step)
         if matured is not None:
@@ -250,14 +256,14 @@ class OnlineForecaster:
         self.usual.load_state_dict(state)  # what it has learned stands among the parts
         self.corrections.load_state_dict(state, len(self))
 
-    def _targets(self, rows: StepRows) -> F32:
-        """The rows' targets; those of an example are the newest of its quarter of an hour. So learners also follow a
-        sensor that reports every quarter of an hour, between examples.
+    def _of_quarter(self, rows: StepRows, targets: F32) -> F32:
+        """The rows' ``targets``; those of an example are the newest of its quarter of an hour. So learners also follow
+        a sensor that reports every quarter of an hour, between examples.
         """
-        y = measured(targets_of(rows.values, self._spec))
         if not self.waiting.is_origin(rows.step):
-            return y
-        return np.where(np.isnan(y), self.features.held(rows.zones, rows.step, self.waiting.stride - 1), y)
+            return targets
+        held = self.features.held(rows.zones, rows.step, self.waiting.stride - 1)
+        return np.where(np.isnan(targets), held, targets)
 
     def _catch_up(self, rows: StepRows) -> I64:
         """How many steps each zone was left out for; the climatology counts rows, all else knows steps."""

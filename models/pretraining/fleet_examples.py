@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, targets_of
+from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, targets_along
 from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
 from models.online.online_forecaster import OnlineForecaster
@@ -190,6 +190,6 @@ def _of_zone(
     places = [chunk.place(zone)] * len(at)
     inputs = build_inputs(values, chunk.end_ms(zones, absolute), places, forecasts, spec, ahead)
     when = absolute[:, None] + np.array(spec.horizon_steps)
-    truth = targets_of(rows, spec)[np.minimum(when, len(rows) - 1)]
+    truth = targets_along(rows[None], spec)[0][np.minimum(when, len(rows) - 1)]
     truth[when >= len(rows)] = np.nan
     return inputs, truth

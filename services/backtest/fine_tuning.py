@@ -10,7 +10,8 @@ from collections import deque
 
 import numpy as np
 
-from models.features.inputs import targets_of
+from models.evaluation.truth import Truths
+from models.features.inputs import targets_along
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.corrections.tuned_correction import KEPT_DAYS, Shown
 from models.online.online_forecaster import OnlineForecaster
@@ -29,7 +30,7 @@ class TuningAlong:
     def __init__(self, table: Table, forecaster: OnlineForecaster, spec: ForecastSpec, made: Pretrained,
                  tuner: Tuner) -> None:  # fmt: skip
         self._spec, self._start, self._tuner, self._forecaster = spec, made.arrays, tuner, forecaster
-        self._targets = targets_of(table.values, spec)
+        self._truths = Truths(targets_along(table.values, spec), spec)
         self._first_step = table.start_ms // spec.step_ms
         self._kept: deque[Shown] = deque()
 
@@ -62,7 +63,5 @@ class TuningAlong:
         zones, origin, ahead, baseline = (
             np.concatenate([getattr(one, name) for one in kept]) for name in ("zones", "origin", "ahead", "base")
         )
-        at = (steps - self._first_step)[:, None] + np.array(self._spec.horizon_steps)
-        truth = self._targets[zones[:, None], np.minimum(at, t)]
-        truth[at > t] = np.nan
+        truth = self._truths.after(zones, steps - self._first_step, t)
         return TuningExamples(origin, ahead, baseline, truth.astype(np.float32))

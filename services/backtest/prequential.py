@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
-from models.features.inputs import targets_of
+from models.evaluation.truth import Truths
+from models.features.inputs import targets_along
 from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
 from models.online.basis import Learned
@@ -261,14 +262,12 @@ def _origins(table: Table, zone: int, options: BacktestOptions) -> Iterator[tupl
 
 def _compared(table: Table, spec: ForecastSpec, zone: I64, origin_ms: I64) -> tuple[F32, F32, F32]:
     """Truth, persistence and the 24-hour naive of each forecast, ``[N, H, M]``."""
-    y = targets_of(table.values, spec)
+    y = targets_along(table.values, spec)
     rows = np.where(np.isfinite(y), np.arange(y.shape[1])[:, None], -1)
     newest = np.maximum.accumulate(rows, axis=1)
     seen = np.where(newest >= 0, np.take_along_axis(y, np.maximum(newest, 0), axis=1), np.float32(np.nan))
-    t = ((origin_ms - table.start_ms) // spec.step_ms)[:, None]
-    at = t + np.array(spec.horizon_steps)
-    z = zone[:, None]
-    truth = np.where((at < y.shape[1])[..., None], y[z, np.minimum(at, y.shape[1] - 1)], np.float32(np.nan))
-    before = at - spec.steps_per_day
+    row = (origin_ms - table.start_ms) // spec.step_ms
+    truth, t, z = Truths(y, spec).after(zone, row), row[:, None], zone[:, None]
+    before = t + np.array(spec.horizon_steps) - spec.steps_per_day
     naive = np.where((before >= 0)[..., None], seen[z, np.maximum(before, 0)], np.float32(np.nan))
     return truth, np.broadcast_to(seen[z, t], truth.shape).copy(), naive

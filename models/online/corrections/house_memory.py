@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import RECENT_MS, targets_of
+from models.features.inputs import RECENT_MS, VPD_OF, targets_of
 from models.features.plan_differences import foreseen_off
 from models.features.plans import PLANNED, add_planned, planned_columns, planned_now
 from models.half_precision import cut
-from models.masked import masked_mean
+from models.masked import masked_mean, newest_known
 from models.network.house_features import CONTROLS, TARGETS
 from models.psychrometrics import vpd_kpa
 from models.spec import ForecastSpec
@@ -93,7 +93,7 @@ class HouseMemory:
             return
         at = step // self._stride % self._places
         s["hour"][indices, at] = masked_mean(self._rows(indices, step, self._an_hour), axis=1)
-        s["target"][indices, at] = cut(targets_of(values, self._spec))
+        s["target"][indices, at] = cut(self._targets(indices, step, values, self._stride))
         s["at"][indices, at] = step
 
     def _see_planned(self, s: ZoneArrays, indices: I64, step: int, row: F32, foreseen: F32 | None) -> None:
@@ -123,16 +123,26 @@ class HouseMemory:
         )
 
     def window(self, zones: I64, step: int) -> F32:
-        """Hourly means, then the newest rows, ``[Z, T, C]`` with the channels of :func:`channels_of`."""
+        """Hourly means, then the newest rows, ``[Z, T, C]`` with the channels of :func:`channels_of`. The last one has
+        what was read last in the hour.
+        """
         ends = step - np.arange(self._hours - 1, -1, -1) * self._an_hour
         hours = self._held(self._zones["hour"], zones, np.rint(ends / self._stride).astype(np.int64))
-        tokens = np.concatenate([hours, self._rows(zones, step, self._recent)], axis=1)
+        rows = self._rows(zones, step, self._recent)
+        rows[:, -1], _ = newest_known(rows, self._recent - 1)
+        tokens = np.concatenate([hours, rows], axis=1)
         if "vpd_kpa" in self._names:
             return tokens
         unknown = np.full(tokens.shape[:-1], np.nan, tokens.dtype)
         moist = [tokens[..., self._names.index(name)] if name in self._names else unknown
-                 for name in ("air_temp_c", "rh_pct")]  # fmt: skip
+                 for name in VPD_OF]  # fmt: skip
         return np.concatenate([tokens, vpd_kpa(*moist)[..., None]], axis=-1, dtype=np.float32)
+
+    def now(self, zones: I64, step: int, values: F32) -> F32:
+        """The targets of the newest rows, ``values [Z, C]``, which were seen already; what these lack is as it was read
+        last in the hour, ``[Z, M]``.
+        """
+        return self._targets(zones, step, values, self._recent)
 
     def yesterday(self, zones: I64, step: int) -> F32:
         """The targets a whole number of days before each horizon, ``[Z, H, M]``; between examples on a line."""
@@ -179,6 +189,14 @@ class HouseMemory:
         if "planned" in state:
             self._planned = self._new_planned(1)
             self._planned.load_state_dict(state["planned"])
+
+    def _targets(self, zones: I64, step: int, values: F32, count: int) -> F32:
+        """The targets of rows ``values [Z, C]``, ``[Z, M]``; what these lack is as in the newest of ``count`` rows."""
+        held = values[:, self._columns]
+        older, _ = newest_known(self._rows(zones, step, count), count - 1)
+        row = values.copy()
+        row[:, self._columns] = np.where(np.isnan(held), older, held)
+        return targets_of(row, self._spec)
 
     def _rows(self, zones: I64, step: int, count: int) -> F32:
         """The newest rows up to ``step``, ``[Z, count, C]``; NaN where there is none."""

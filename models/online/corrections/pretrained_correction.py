@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import clear_sky_w_m2, targets_of
+from models.features.inputs import clear_sky_w_m2
 from models.network.house_features import hats
 from models.network.plain_network import PlainNetwork
 from models.online.basis import StepRows
@@ -153,8 +153,8 @@ class PretrainedCorrection:
             memory.remember_planned()
             future = memory.foreseen_off(asked.zones, step, asked.foreseen)
         origin, ahead = self._network.features(
-            memory.window(asked.zones, step), targets_of(asked.values, self._spec), self._calendar(asked.day_bin),
-            _light(asked.sun), memory.yesterday(asked.zones, step), future, base[turn],
+            memory.window(asked.zones, step), memory.now(asked.zones, step, asked.values),
+            self._calendar(asked.day_bin), _light(asked.sun), memory.yesterday(asked.zones, step), future, base[turn],
         )  # fmt: skip
         shift = self._network.shift_of(origin, ahead, base[turn])
         self._zones["shift"][asked.zones] = np.clip(shift, -self._farthest, self._farthest)

@@ -73,20 +73,19 @@ class PartitionLearner:
         self._skip_missed_rows(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
         step = self.latest[step.site] = parts.watch.without_faults(step, indices, day_bin)
-        targets = targets_of(step.values, self.spec)
         parts.rings.write(indices, step.end_ms, step.values)
-        parts.past.write(indices, step.end_ms, targets)
         self._see_changes(step.site, indices, step.end_ms)
         plans = self.plans.of(step.site)
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self.spec)
         number, sun = self._number(step.end_ms), self._sun(step)
         learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
+        parts.past.write(indices, step.end_ms, learned.targets)
         self._keep_examples(step, indices)
         parts.watch.learn(step, indices, learned.errors)
         parts.paths.learn(self.forecaster, learned, night_at(self.place_of(step.site), step.end_ms, self.spec))
         self.bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
         parts.scores.learn(
-            indices, targets, self.forecaster.features.held(indices, number, self.spec.example_steps - 1)
+            indices, learned.targets, self.forecaster.features.held(indices, number, self.spec.example_steps - 1)
         )
         self.plans.after_row(step.site, step.end_ms)
         for forecast in self.issued.take_waiting(step.site, step.end_ms):
@@ -121,8 +120,8 @@ class PartitionLearner:
     def origin(self, site: str) -> ForecastOrigin:
         """The origin of a site's newest step."""
         step, basis = self.latest[site], self.bases[site]
-        targets = targets_of(step.values, self.spec)
-        baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
+        now = self.forecaster.now(basis.zones, basis.step, targets_of(step.values, self.spec))
+        baseline = self.forecaster.climatology.predict(basis.zones, now, basis.day_bin)
         return ForecastOrigin(
             self._partition, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
             basis.day_bin, basis.experts, self._weaknesses(step),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.features.inputs import build_inputs, targets_of
+from models.features.inputs import build_inputs, targets_along
 from models.network.quantile import QuantileNetwork
 from models.network.training import Errors, TrainingConfig, WindowSet, evaluate, fit, pinball, split
 from tests.models.worlds import PLACE, SPEC, START_MS, STEP_MS, rows, window_set
@@ -28,7 +28,7 @@ def test_rows_in_any_order_give_the_same_set():
     order = np.random.default_rng(0).permutation(len(values))
     windows = WindowSet.from_columns(zone_ids[order], end_ms[order], values[order], {"z0": PLACE, "z1": PLACE}, SPEC)
     assert windows.zone_ids == ("z0", "z1")
-    assert np.array_equal(windows.targets, targets_of(grid, SPEC), equal_nan=True)
+    assert np.array_equal(windows.targets, targets_along(grid, SPEC), equal_nan=True)
 
 
 def test_gaps_become_missing_and_bad_rows_are_refused():

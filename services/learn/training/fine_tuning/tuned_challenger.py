@@ -15,8 +15,9 @@ import numpy as np
 from models import artefact
 from models.evaluation.forecast_errors import Errors
 from models.evaluation.gate import judge_no_worse
+from models.evaluation.truth import Truths
 from models.evaluation.yardsticks import naive_24h, persistence
-from models.features.inputs import targets_of
+from models.features.inputs import targets_along
 from models.network.tuned_network import CorrectionInputs, TunedNetwork
 from models.pretraining.fine_tuner import Arrays, FineTuning, Tuner, TuningExamples
 from models.pretraining.shipped_arrays import pretrained
@@ -52,7 +53,7 @@ class _Cases:
 
     spec: ForecastSpec
     stored: StoredExamples
-    targets: F32  # [Z, T, M], on a grid
+    truths: Truths  # of rows on a grid
     first_ms: int  # of the grid
 
     def until(self, cut_ms: int) -> TuningExamples:
@@ -65,11 +66,8 @@ class _Cases:
 
     def truth(self, places: I64, cut_ms: int) -> F32:
         """What came after examples, ``[N, H, M]``; NaN where it is missing or came after the cut."""
-        at = self._step(places)[:, None] + np.array(self.spec.horizon_steps)
-        length = self.targets.shape[1]
-        found = self.targets[self.stored.zone_ids[places][:, None], np.minimum(at, length - 1)]
-        found[at > min(length - 1, (cut_ms - self.first_ms) // self.spec.step_ms)] = np.nan
-        return np.asarray(found, np.float32)
+        last = (cut_ms - self.first_ms) // self.spec.step_ms
+        return self.truths.after(self.stored.zone_ids[places], self._step(places), last)
 
     def errors(self, places: I64, model: F32) -> Errors:
         """Of medians ``model [N, H, M]``, beside persistence and the 24-hour naive; the climatology's are those of the
@@ -77,7 +75,7 @@ class _Cases:
         """
         truth, zone = self.truth(places, 2**62), self.stored.zone_ids[places]
         back = self._step(places)[:, None] + np.arange(1 - self.spec.steps_per_day, 1)
-        recent = self.targets[zone[:, None], np.maximum(back, 0)]
+        recent = self.truths.newest[zone[:, None], np.maximum(back, 0)]
         recent[back < 0] = np.nan
         said = {
             "model": model, "climatology": self.stored.inputs.baseline[places][..., 1],
@@ -168,11 +166,11 @@ def _cases(job: Job) -> _Cases:
     spec, step_ms = replace(job.spec, channels=channels), job.spec.step_ms
     first_ms = int(stored.end_ms.min()) - _DAY_MS
     rows = dataset.gather(job.files, channels, first_ms - 1, job.to_ms, stored.zones, job.where)
-    targets = np.full(
-        (len(stored.zones), (job.to_ms - first_ms) // step_ms + 1, len(spec.targets)), np.nan, np.float32
+    values = np.full(
+        (len(stored.zones), (job.to_ms - first_ms) // step_ms + 1, len(channels)), np.nan, np.float32
     )  # fmt: skip
-    targets[rows.zone_ids, (rows.end_ms - first_ms) // step_ms] = targets_of(rows.values, spec)
-    return _Cases(job.spec, stored, targets, first_ms)
+    values[rows.zone_ids, (rows.end_ms - first_ms) // step_ms] = rows.values
+    return _Cases(job.spec, stored, Truths(targets_along(values, spec), job.spec), first_ms)
 
 
 def _taken(inputs: CorrectionInputs, places: I64) -> CorrectionInputs:
