@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.features.inputs import targets_of
 from models.features.regressors import HOLD_MS
 from models.features.report_gaps import silent_after_s
@@ -100,7 +101,7 @@ def zone_forecasts(
     """
     readings = readings or readings_of_row(spec, origin)
     targets_now, sources = targets_of(readings.values, spec), {one: inputs_of(spec, one) for one in spec.targets}
-    times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
+    times = [origin.end_ms + horizon * MINUTE_MS for horizon in spec.horizons_min]
     at = [(horizon, ms, utc_text(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
@@ -154,7 +155,7 @@ def zone_mixtures(
 
 
 def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath:
-    minutes = path_steps(spec) * spec.step_ms // 60_000
+    minutes = path_steps(spec) * spec.step_ms // MINUTE_MS
     bands = {target: _band(path[:, spec.targets.index(target)]) for target in targets}
     return ForecastPath(horizon_min=minutes.tolist(), targets=bands)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from models.durations import HOUR_MS
 from models.evaluation.budget import level_of
 from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
@@ -34,7 +35,6 @@ PATIENCE = 5
 champion is withdrawn if its own files fail."""
 WATCH_BUDGET = 0.05
 """The chance that a champion which is no worse is withdrawn, over all comparisons of its watch together."""
-HOUR_MS = 3_600_000
 DEFAULT_HOURS = 24.0
 """A submitted model is judged on live rows also where others are not."""
 
