@@ -17,6 +17,7 @@ from edge.log import NewRecord, Origin, Record
 from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples, encode_samples
 from edge.wire.topic import sample_topic
+from models.durations import MINUTE_MS
 from services.ingest.log_reader import READ_BYTES, READ_RECORDS
 
 __all__ = ["START_MS", "Line", "grouped", "make_lines", "read_lines", "reads", "to_records"]
@@ -65,7 +66,7 @@ def make_lines(zones: int, minutes: float, seed: int = 7, sites: int = 10, start
         for kind in ("climate", "soil")
     ]
     waiting: list[Line] = []
-    newest_ms, rounds = 0, int(minutes * 60_000 / EVERY_MS)
+    newest_ms, rounds = 0, int(minutes * MINUTE_MS / EVERY_MS)
     for seq in range(rounds):
         for site, zone, device, boot, phase_ms in devices:
             ts_ms = start_ms + seq * EVERY_MS + phase_ms

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from services.backtest.prequential import BacktestOptions, Forecasts, replay
 from services.backtest.table import Table, read_table
 
 F64 = npt.NDArray[np.float64]
 
-DAY_MS = 86_400_000
 WHOLE = "+ trees (the default)"
 YARDSTICKS = ("persistence", "24-hour naive")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.features.inputs import targets_of
 from models.features.plans import Plan
 from models.spec import ForecastSpec, Place
@@ -84,7 +85,7 @@ def until(table: Table, end_ms: int) -> Table:
 def errors(medians: Cases, truth: Cases, cases: list[tuple[str, int]], spec: ForecastSpec) -> F32:
     """Absolute errors ``[N, H, M]``; NaN where there is no truth."""
     none = np.full(len(spec.targets), np.nan, np.float32)
-    wanted = [[truth.get((zone, at + h * 60_000), none) for h in spec.horizons_min] for zone, at in cases]
+    wanted = [[truth.get((zone, at + h * MINUTE_MS), none) for h in spec.horizons_min] for zone, at in cases]
     return np.asarray(np.abs(np.stack([medians[case] for case in cases]) - np.array(wanted)))
 
 

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.online import issue
 from edge.log import Record
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.features.plans import Plan, Plans
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
@@ -49,15 +50,15 @@ def measure(zones: int, steps: int) -> dict[str, float]:
     """CPU milliseconds of rows and turns, and how many looks there were."""
     settings = Settings()
     spec, rng = forecast_spec(settings), np.random.default_rng(0)
-    windows = PartitionWindows(spec.step_ms, 30_000, 60_000, VOCABULARY)
-    ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
+    windows = PartitionWindows(spec.step_ms, 30_000, MINUTE_MS, VOCABULARY)
+    ring_steps = settings.stream.ring_hours * HOUR_MS // spec.step_ms
     kept = Partition(0, spec, windows, ring_steps, lambda site: place_of(settings, site))
     names, usual = [f"zone-{z}" for z in range(zones)], rng.normal(50, 5, (zones, len(spec.channels)))
     heard = [DeviceRow(name, "climate", "air_temp_c", 5, 50.0, 50.0, 50.0, 50.0) for name in names]
     ages, plans, rows, own, turns = np.zeros_like(usual, np.float32), IssuedTo(kept.learner.plans), [], [], []
     for step in range(WARM_STEPS + steps):
         end_ms = START_MS + (step + 1) * spec.step_ms
-        course = 5 * np.sin(2 * np.pi * end_ms / 86_400_000)
+        course = 5 * np.sin(2 * np.pi * end_ms / DAY_MS)
         values = (usual + course + rng.normal(size=usual.shape)).astype(np.float32)
         closed = SiteStep(0, "site", end_ms, tuple(names), values, ages, heard, step_ms=spec.step_ms)
         issue(plans, end_ms // spec.step_ms, spec, names, rng)

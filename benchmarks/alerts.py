@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from models.alerts.alert_desk import AlertDesk
 from models.alerts.crop_rules import rules_for
 from models.alerts.rule_watch import METRICS, SiteAhead
+from models.durations import MINUTE_MS
 from models.spec import ForecastSpec
 
 SCENARIOS, AHEAD, HALF_HOURS = 100, 48, 9
@@ -39,7 +40,7 @@ def cost(zones: int) -> dict[str, float]:
         for name in ("air_temp_c", "rh_pct", "co2_ppm")
     }
     dark = np.zeros(day, dtype=np.bool_), np.zeros(AHEAD, dtype=np.bool_)
-    minute = np.arange(day) * spec.step_ms // 60_000, np.arange(AHEAD) * 30
+    minute = np.arange(day) * spec.step_ms // MINUTE_MS, np.arange(AHEAD) * 30
     names, everyone, spent = [f"zone-{z}" for z in range(zones)], np.arange(zones), []
     for half_hour in range(HALF_HOURS):
         began = time.process_time()

@@ -36,6 +36,7 @@ from edge.simulator.regimes import REGIMES
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
 from models import artefact
+from models.durations import DAY_MS, HOUR_MS
 from models.network.quantile import QuantileNetwork
 from services.app import System
 from services.config import Settings, load_settings
@@ -43,7 +44,6 @@ from services.forecast_spec import forecast_spec
 from services.learn.promotion.registry import open_registry
 
 START_MS = 1_709_251_200_000  # 1 March 2024
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 CHANGE_DAY = 22.5
 CHANGE_MS = START_MS + round(CHANGE_DAY * DAY_MS)
 LAST_MS = CHANGE_MS + 21 * DAY_MS

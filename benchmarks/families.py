@@ -36,6 +36,7 @@ from benchmarks._network_cores import CORES, Kept
 from benchmarks._ridge import ridge
 from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS
 from models.evaluation.gate import judge
 from models.features.inputs import Inputs
 from models.network.quantile import QuantileNetwork
@@ -50,7 +51,6 @@ I64 = npt.NDArray[np.int64]
 Predict = Callable[[Inputs], F32]
 Make = Callable[[ForecastSpec, TrainingConfig], QuantileNetwork]
 
-DAY_MS = 86_400_000
 CUTS = (3 / 7, 5 / 7)
 HELD_BACK = 2 / 7
 VALIDATION = 0.25

@@ -25,13 +25,13 @@ from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors, random_faul
 from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.features.sensor_faults import SensorFault, SensorFaults
 from services.backtest.table import read_table
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm")
 CHANNELS = tuple(VOCABULARY)
 START_MS = 1_646_092_800_000
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 FIRST_DAY, A_DAY, APART_MS = 8, 0.7, 12 * HOUR_MS
 NAMED = {"drift": "offset"}
 
@@ -136,7 +136,7 @@ def _row(world: World, faults: list[Fault], out: npt.NDArray[np.bool_], alarms: 
         ]  # fmt: skip
         named = [step for step, alarm in mine if alarm.kind == NAMED.get(fault.kind, fault.kind)]
         called += bool(mine)
-        delays += [(named[0] - first) * world.step_ms / 60_000] if named else []
+        delays += [(named[0] - first) * world.step_ms / MINUTE_MS] if named else []
         kept_out.append(out[int(fault.zone), first:last, CHANNELS.index(fault.metric)].mean())
     if faults:
         delay = f"{median(delays):.0f}" if delays else "-"

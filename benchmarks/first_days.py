@@ -29,6 +29,7 @@ from edge.simulator.regimes import REGIMES
 from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS, HOUR_MS
 from models.features.inputs import day_bins, targets_of
 from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, PARTS, TABLE, Prior, Sizes
@@ -44,7 +45,6 @@ I64 = npt.NDArray[np.int64]
 SPEC = ForecastSpec(tuple(VOCABULARY))
 ZONES = 6
 TABLE_DAYS = 3
-DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 YEAR_MS = 1_640_995_200_000  # 2022-01-01T00:00Z
 STRIDE = 900_000 // SPEC.step_ms
 STEPS = np.array(SPEC.horizon_steps)

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.first_starts import begun_on, what_is_asked
-from benchmarks.paths import DAY_MS, NAMES, Case, Watcher
+from benchmarks.paths import NAMES, Case, Watcher
+from models.durations import DAY_MS, HOUR_MS
 from models.evaluation.path_scores import interval_score
 from services.backtest.prequential import BacktestOptions, replay, spec_of
 from services.backtest.table import read_table
@@ -43,7 +44,7 @@ def main() -> None:
     asked = what_is_asked(__doc__, every_days=8)
     table = read_table(asked.recording)
     options = BacktestOptions(
-        warmup_ms=3_600_000, latitude=asked.latitude, longitude=asked.longitude, timezone=asked.timezone, trees=False
+        warmup_ms=HOUR_MS, latitude=asked.latitude, longitude=asked.longitude, timezone=asked.timezone, trees=False
     )
     aged: list[tuple[int, Case]] = []
     length = table.values.shape[1] * table.step_ms // DAY_MS

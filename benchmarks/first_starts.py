@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pretrained import DAY_MS, cells_of_base
+from benchmarks.pretrained import cells_of_base
+from models.durations import DAY_MS, HOUR_MS
 from services.backtest.prequential import BacktestOptions, Forecasts, replay
 from services.backtest.table import Table, read_table
 
@@ -58,7 +59,7 @@ def main() -> None:
     asked = what_is_asked(__doc__, every_days=6)
     table = read_table(asked.recording)
     options = BacktestOptions(
-        warmup_ms=3_600_000, until_ms=DAYS * DAY_MS, latitude=asked.latitude, longitude=asked.longitude,
+        warmup_ms=HOUR_MS, until_ms=DAYS * DAY_MS, latitude=asked.latitude, longitude=asked.longitude,
         timezone=asked.timezone, trees=False,
     )  # fmt: skip
     rows, means = [], list[float]()

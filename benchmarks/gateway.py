@@ -38,6 +38,7 @@ from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
+from models.durations import MINUTE_MS
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
 DEVICES = 1000
@@ -185,7 +186,7 @@ def make_messages(count: int, samples: int) -> list[tuple[str, bytes]]:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description="CPU seconds of the gateway.")
-    parser.add_argument("--messages", type=int, default=60_000, help="of one sample (default: %(default)s)")
+    parser.add_argument("--messages", type=int, default=MINUTE_MS, help="of one sample (default: %(default)s)")
     parser.add_argument("--batched", type=int, default=4_000, help="of 50 samples (default: %(default)s)")
     parser.add_argument("--waiting", type=int, default=900, help="messages under way (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=10_000, help="messages a second (default: %(default)s)")

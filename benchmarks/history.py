@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS
 from services.config import load_settings
 from services.learn.training import dataset
 from services.store.history import History
@@ -32,7 +33,7 @@ from services.store.rows import SiteStep
 from services.store.storage import Storage, address_of, open_storage
 from services.store.zone_series import resampled
 
-STEP_MS, DAY_MS = 300_000, 86_400_000
+STEP_MS = 300_000
 T0 = 1_640_995_200_000  # 2022-01-01 00:00 UTC
 STEPS = 288
 METRICS = (

@@ -42,6 +42,7 @@ from benchmarks._plain import PlainPython
 from edge.log import Record
 from edge.wire.samples import decode_samples
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import MINUTE_MS
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.store.rows import DeviceRow
 
@@ -250,14 +251,14 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Samples to closed rows, in samples a CPU-second.")
     parser.add_argument("--samples", type=Path, help="receive_ms<TAB>topic<TAB>payload a line; else a made workload")
-    parser.add_argument("--step", type=duration_ms, default=60_000, help="length of a row (default: 1min)")
+    parser.add_argument("--step", type=duration_ms, default=MINUTE_MS, help="length of a row (default: 1min)")
     parser.add_argument("--lateness", type=duration_ms, default=30_000, help="(default: 30s)")
-    parser.add_argument("--idle", type=duration_ms, default=60_000, help="silence that closes rows (default: 1min)")
+    parser.add_argument("--idle", type=duration_ms, default=MINUTE_MS, help="silence that closes rows (default: 1min)")
     parser.add_argument("--rows-out", type=Path, help="write the rows there, as Parquet")
     parser.add_argument("--zones", type=int, default=1000, help="of the made workload (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=20, help="of the made workload (default: %(default)s)")
     parser.add_argument(
-        "--curve-samples", type=int, default=60_000, help="the curve takes so many, the first (default: %(default)s)"
+        "--curve-samples", type=int, default=MINUTE_MS, help="the curve takes so many, the first (default: %(default)s)"
     )
     parser.add_argument("--passes", type=int, default=3, help="over each point of the curve (default: %(default)s)")
     parser.add_argument("--no-references", action="store_true", help="leave the curve out")

@@ -33,6 +33,7 @@ from edge.recordings.replay import RecordingSource
 from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.samples import encode_samples
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.features.inputs import targets_of
 from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
@@ -44,8 +45,6 @@ from services.store.imports.import_job import new_job, open_jobs, words
 from services.store.series import NullSeries
 
 F64 = npt.NDArray[np.float64]
-
-DAY_MS = 86_400_000
 
 
 class Published:
@@ -128,7 +127,7 @@ def errors(system: System, rows: pa.Table, after_ms: int) -> F64:
     found = []
     for (zone, origin_ms), forecast in sorted(system.told.forecasts.items()):
         if origin_ms > after_ms:
-            came = np.stack([truth.get((zone, origin_ms + h * 60_000), none) for h in spec.horizons_min])
+            came = np.stack([truth.get((zone, origin_ms + h * MINUTE_MS), none) for h in spec.horizons_min])
             said = [[point["p50"] for point in forecast["forecasts"].get(t, ())] for t in spec.targets]
             whole = [one if one else [np.nan] * len(spec.horizons_min) for one in said]
             found.append(np.abs(np.array(whole, dtype=np.float64).T - came))
@@ -173,7 +172,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     split_ms = last_ms - round(asked.live_days * DAY_MS)
     site = SiteSettings(name="late", timezone=asked.timezone)
     late = System(folder / "late", site)
-    late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
+    late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + HOUR_MS))
     stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
     rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
     began_s = time.monotonic()
@@ -185,10 +184,10 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     found: dict[str, Any] = {"import_s": round(time.monotonic() - began_s, 1), "rows": job.note()["rows"]}
     print(f"{words(job.note())}; {found['import_s']} s")
     if not asked.no_first:
-        late.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
+        late.live(records(asked.recording, asked.timezone, "late", split_ms + HOUR_MS, last_ms))
         first = System(folder / "first", site)
-        first.feed(records(asked.recording, asked.timezone, "late", first_ms - 1, split_ms + 3_600_000))
-        first.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
+        first.feed(records(asked.recording, asked.timezone, "late", first_ms - 1, split_ms + HOUR_MS))
+        first.live(records(asked.recording, asked.timezone, "late", split_ms + HOUR_MS, last_ms))
         found |= compare(late, first, split_ms + 7_200_000)
     print(json.dumps(found))
 

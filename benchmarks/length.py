@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
+from models.durations import DAY_MS
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table, read_table
-
-DAY_MS = 86_400_000
 
 
 def lengthened(table: Table, days: int) -> Table:

@@ -23,6 +23,7 @@ from river import linear_model
 from threadpoolctl import threadpool_limits
 
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import HOUR_MS, MINUTE_MS
 from models.features.plans import PLANNED, Plan, Plans
 from models.online.online_forecaster import OnlineForecaster
 from models.pretraining.shipped_arrays import pretrained
@@ -37,7 +38,7 @@ BUDGET_WITH_PLANS_MS, BUDGET_WITH_PLANS_KB = 200.0, 100.0
 def made_up_forest(spec: ForecastSpec, regressors: int, rng: np.random.Generator) -> Forest:
     """Random trees in every cell that trees are grown for."""
     horizons, targets = len(spec.horizons_min), len(spec.targets)
-    cells = [(h, m) for h in range(horizons) for m in range(targets) if spec.horizons_min[h] * 60_000 <= LONGEST_MS]
+    cells = [(h, m) for h in range(horizons) for m in range(targets) if spec.horizons_min[h] * MINUTE_MS <= LONGEST_MS]
     tests = (len(cells), int(OPTIONS["num_iterations"]), LEAVES - 1)
     arrays = {
         "shape": np.array([horizons, targets]), "cell": np.array(cells),
@@ -53,7 +54,7 @@ def made_up_forest(spec: ForecastSpec, regressors: int, rng: np.random.Generator
 def issue(plans: Plans, step: int, spec: ForecastSpec, names: list[str], rng: np.random.Generator) -> None:
     """The plans that come at a step, of two days by half-hours."""
     now, ahead = step * spec.step_ms, np.arange(96) * 1_800_000
-    hours = now / 3_600_000
+    hours = now / HOUR_MS
 
     def made(metrics: tuple[str, ...]) -> dict[str, Any]:
         return {name: (now + ahead, rng.normal(50, 5, len(ahead)).astype(np.float32)) for name in metrics}

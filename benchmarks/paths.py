@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.online import made_up_forest, size
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.evaluation.path_scores import IntervalScore, brier_skill, interval_score, reliability
 from models.features.inputs import targets_of
 from models.online.basis import Learned
@@ -45,7 +46,6 @@ BETWEEN_MIN = (120, 240, 300, 480, 540, 600, 900, 1080, 1260)
 ORIGINS_H = {NIGHT: (12, 15, 17), DAY: (20, 22, 0)}
 """Hours of the clock from which a night's minimum and a day's maximum are forecast."""
 NAMES = {NIGHT: "minimum of the night", DAY: "maximum of the day"}
-DAY_MS = 86_400_000
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Watcher:
         self.paths = Paths(self.spec, zones)
         self.paths.add_zones(zones)
         steps = self.paths.knots.steps
-        self.between = np.flatnonzero(np.isin(steps * self.spec.step_ms // 60_000, BETWEEN_MIN))
+        self.between = np.flatnonzero(np.isin(steps * self.spec.step_ms // MINUTE_MS, BETWEEN_MIN))
         self.begins = np.array([(first - self.table.start_ms) / self.spec.step_ms for first, _ in self.table.spans])
         self.stops = np.array([(last - self.table.start_ms) / self.spec.step_ms for _, last in self.table.spans])
         self.minima: list[list[float]] = [[] for _ in range(zones)]
@@ -101,10 +101,10 @@ class Watcher:
         for i, z in enumerate(learned.zones.tolist()):
             if warm[z]:
                 self.told[t, z] = path[i, self.between, :, 1]
-        hour = int(self.table.end_ms[t] % DAY_MS // 3_600_000)
-        if self.table.end_ms[t] % 3_600_000 == 0 or self.table.end_ms[t] % 3_600_000 < 1_800_000:
+        hour = int(self.table.end_ms[t] % DAY_MS // HOUR_MS)
+        if self.table.end_ms[t] % HOUR_MS == 0 or self.table.end_ms[t] % HOUR_MS < 1_800_000:
             for kind, hours in ORIGINS_H.items():
-                if hour in hours and self.table.end_ms[t] % 3_600_000 < 1_800_000:
+                if hour in hours and self.table.end_ms[t] % HOUR_MS < 1_800_000:
                     self._ask(t, kind, learned, path, warm)
 
     def _end_night(self, t: int) -> None:
@@ -181,7 +181,7 @@ def compare(watcher: Watcher, table: Table, options: BacktestOptions, spec: Fore
     found = {}
     print("MAE of the path / of a forecaster that has learned there (of a line between horizons)")
     for i, step in enumerate(watcher.paths.knots.steps[watcher.between]):
-        minutes = int(step * spec.step_ms // 60_000)
+        minutes = int(step * spec.step_ms // MINUTE_MS)
         h = horizons.index(minutes)
         truth = rival.truth[n, h]
         line = lines(rival.quantiles[n][..., 1], horizons, spec.horizons_min, minutes)

@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from models.durations import MINUTE_MS
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.config import load_settings
@@ -35,12 +36,12 @@ def full_forecast() -> ZoneForecast:
     spec = ForecastSpec(channels=tuple(f"channel_{i}" for i in range(38)))
     points = [
         ForecastPoint(
-            horizon_min=m, time_ms=ORIGIN_MS + m * 60_000, time="2022-03-01T00:05:00Z",
+            horizon_min=m, time_ms=ORIGIN_MS + m * MINUTE_MS, time="2022-03-01T00:05:00Z",
             p10=18.1234, p50=18.5678, p90=19.0123,
         )
         for m in spec.horizons_min
     ]  # fmt: skip
-    minutes = (path_steps(spec) * spec.step_ms // 60_000).tolist()
+    minutes = (path_steps(spec) * spec.step_ms // MINUTE_MS).tolist()
     band = {name: [20.1234] * len(minutes) for name in ("p10", "p50", "p90")}
     return ZoneForecast(
         site="demo", zone="north-1", origin_ms=ORIGIN_MS, origin="2022-03-01T00:00:00Z", step_s=300,

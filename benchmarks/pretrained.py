@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, HOUR_MS
 from models.evaluation.gate import MIN_BLOCKS, _block_sums, _blocks, _interval, _mean_ratio
 from models.features.plans import Plan
 from models.masked import masked_mean
@@ -36,7 +37,6 @@ from services.backtest.table import Table, read_table
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-DAY_MS = 86_400_000
 ALWAYS = 1000
 AGES = {"days 1 to 3": (0, 3), "day 1": (0, 1), "day 2": (1, 2), "day 3": (2, 3), "week 1": (0, 7),
         "days 2 to 7": (1, 7), "week 2": (7, 14), "week 3": (14, 21), "weeks 4 to 6": (21, 42), "week 7": (42, 49),
@@ -128,7 +128,7 @@ def main() -> None:
     asked = parser.parse_args()
     table = read_table(asked.recording)
     options = BacktestOptions(
-        warmup_ms=3_600_000, until_ms=round(asked.until_days * DAY_MS), latitude=asked.latitude,
+        warmup_ms=HOUR_MS, until_ms=round(asked.until_days * DAY_MS), latitude=asked.latitude,
         longitude=asked.longitude, timezone=asked.timezone, pretrained=pretrained(asked.artefact),
         fine_tune=asked.fine_tune,
     )  # fmt: skip

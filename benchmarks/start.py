@@ -26,6 +26,7 @@ from edge.log import Log
 from edge.recordings.importing import import_samples
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
+from models.durations import DAY_MS
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import DemoWatch
@@ -34,7 +35,6 @@ from services.installation import namespace_of
 from services.messages import MODEL_POINTER_ACTOR
 
 START_MS = 1_709_251_200_000
-DAY_MS = 86_400_000
 BUDGET_S, BUDGET_MB = 60.0, 4000.0
 VERSION = "benchmark"
 LOOK_EVERY_S = 3.0

@@ -35,6 +35,7 @@ from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.plan import encode_plan, plan_topic
 from edge.wire.samples import encode_samples
+from models.durations import DAY_MS, MINUTE_MS
 from services.config import Settings, SiteSettings, load_settings
 from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
@@ -49,7 +50,6 @@ from services.store.tables.delta_log import KEPT_H
 P = ParamSpec("P")
 T = TypeVar("T")
 
-DAY_MS, MINUTE_MS = 86_400_000, 60_000
 END_MS = 1_773_532_800_000  # 2026-03-15 00:00 UTC
 AFTER_MS = 7 * MINUTE_MS
 """This long after midnight the first row of the day has closed, and yesterday's files are merged."""

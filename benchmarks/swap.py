@@ -37,6 +37,7 @@ from edge.recordings.importing import import_samples
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
 from models import artefact
+from models.durations import DAY_MS
 from models.features.inputs import build_inputs
 from models.network.quantile import QuantileNetwork
 from models.spec import Place
@@ -135,7 +136,7 @@ def _window(asking: Asking, seconds: float, swaps: int, swap: Callable[[], None]
 def _warm_up(log: Log) -> None:
     source = SimulatorSource(SimulatedSite("demo", 1, START_MS, zones=ZONES))
     source.report_every(300_000)
-    import_samples(source, log, START_MS + WARM_DAYS * 86_400_000)
+    import_samples(source, log, START_MS + WARM_DAYS * DAY_MS)
 
 
 def _register(registry: Registry, settings: Settings, seed: int) -> str:

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from models.durations import HOUR_MS
 from models.network.training import TrainingConfig, TrainingProgress, WindowSet, fit
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec, place_of
@@ -50,7 +51,7 @@ GOAL, GOAL_S = 0.9, 180.0
 def write_history(settings: Settings, zones: int, days: int) -> None:
     """Weather with a memory, a sun, and a heating pipe that knows the next hour; all other channels are missing."""
     spec = forecast_spec(settings)
-    count, lag, rng = days * spec.steps_per_day, 3_600_000 // spec.step_ms, np.random.default_rng(1)
+    count, lag, rng = days * spec.steps_per_day, HOUR_MS // spec.step_ms, np.random.default_rng(1)
     outside = np.zeros(count + lag)
     noise = rng.normal(0, 0.5, len(outside))
     for step in range(1, len(outside)):

@@ -23,6 +23,7 @@ from edge.log import Record
 from edge.wire.reading import Sample
 from edge.wire.samples import encode_samples
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import HOUR_MS, MINUTE_MS
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.learned.rings import Rings
@@ -96,8 +97,8 @@ def main() -> None:
     given = parser.parse_args()
     settings = Settings()
     spec = forecast_spec(settings)
-    ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
-    windows = PartitionWindows(spec.step_ms, 30_000, 60_000, VOCABULARY)
+    ring_steps = settings.stream.ring_hours * HOUR_MS // spec.step_ms
+    windows = PartitionWindows(spec.step_ms, 30_000, MINUTE_MS, VOCABULARY)
     kept: Partition | WithoutLearners
     if given.learners:
         kept = Partition(0, spec, windows, ring_steps, lambda site: place_of(settings, site))

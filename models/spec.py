@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from models.durations import DAY_MS, MINUTE_MS
+
 __all__ = ["QUANTILES", "ForecastSpec", "Place"]
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -47,12 +49,12 @@ class ForecastSpec:
     @property
     def horizon_steps(self) -> tuple[int, ...]:
         """Horizons in steps."""
-        return tuple(minutes * 60_000 // self.step_ms for minutes in self.horizons_min)
+        return tuple(minutes * MINUTE_MS // self.step_ms for minutes in self.horizons_min)
 
     @property
     def steps_per_day(self) -> int:
         """Rows a day."""
-        return 86_400_000 // self.step_ms
+        return DAY_MS // self.step_ms
 
     @property
     def example_steps(self) -> int:

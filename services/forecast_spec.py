@@ -6,6 +6,7 @@ Ingest, learning and serving build the spec here, so that rows, models and reque
 from __future__ import annotations
 
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import HOUR_MS
 from models.spec import ForecastSpec, Place
 from services.config import Settings
 
@@ -20,7 +21,7 @@ def forecast_spec(settings: Settings) -> ForecastSpec:
         targets=settings.forecast.targets,
         horizons_min=settings.forecast.horizons_min,
         step_ms=step_ms,
-        lookback_steps=settings.forecast.lookback_hours * 3_600_000 // step_ms,
+        lookback_steps=settings.forecast.lookback_hours * HOUR_MS // step_ms,
         angles=tuple(name for name, metric in VOCABULARY.items() if metric.kind == "angle"),
         counters=tuple(name for name, metric in VOCABULARY.items() if metric.kind == "counter"),
     )

@@ -69,3 +69,10 @@ def test_engines_are_started_in_the_folders_that_make_test_reads_for_them() -> N
     marked = re.compile(rf"^[^\"'\n]*\bmark\.({'|'.join(named[1].split(' or '))})\b", re.M)
     found = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_*.py") if marked.search(path.read_text())}
     assert {path.rpartition("/")[0] for path in found if not path.startswith("tests/ci/")} == set(named[2].split())
+
+
+def test_no_test_file_imports_another() -> None:
+    """What several files share stands in one that has no tests: who changes a test need not read others."""
+    imports = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+    files = (ROOT / "tests").rglob("*.py")
+    assert [str(file.relative_to(ROOT)) for file in files if imports.search(file.read_text())] == []

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from edge.gateway.metrics import MetricsServer
 from edge.gateway.settings import GatewayOptions
 from edge.gateway.uplink.forward import Uplink
 from edge.gateway.uplink.open_uplink import mqtt_address, open_target
+from edge.listening import why_not_free
 from edge.log.contract import Log, LogError
 from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
@@ -109,21 +111,28 @@ def main(
             clock = ReplayedClock() if settings.gateway.clock == "replayed" else WallClock()
             gateway = Gateway(options, log, clock, uplink, decoders)
         except SettingsError as error:
-            parser.error(error.words)
+            return _cannot_begin(error.words)
         except (LogError, ValueError) as error:
-            parser.error(str(error))
+            return _cannot_begin(str(error))
         host, port = settings.gateway.metrics_host, settings.gateway.metrics_port
         if port:
             try:
                 MetricsServer(host, port, gateway.status)
             except OSError as error:
-                parser.error(f"gateway.metrics_port: metrics cannot be served at {host}:{port}: {error}")
+                why = why_not_free(host, port)[0] or str(error)
+                return _cannot_begin(f"metrics cannot be served: {why}. Set gateway.metrics_port to another port.")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: gateway.stop())
         if given.stop_with_stdin:
             when_stdin_ends(gateway.stop)
         gateway.run()
     return 0
+
+
+def _cannot_begin(why: str) -> int:
+    """Say why, as every command does; how it is called is not what is wrong."""
+    sys.stderr.write(f"error: {why}\n")
+    return 2
 
 
 def _refuse(parser: argparse.ArgumentParser, rest: Sequence[str]) -> None:

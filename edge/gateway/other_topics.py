@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from edge.wire.hints import of_topic
 from edge.wire.reading import Refusal
+from models.durations import HOUR_MS
 
 __all__ = ["MAX_TOPICS", "OWN", "PRESENCE", "OtherTopics", "stray_topics"]
 
@@ -22,7 +23,6 @@ OWN = (PRESENCE, "hothouse/state/")
 MAX_TOPICS = 50
 """An hour has letters about this many topics; messages on further topics are counted in one letter."""
 
-_HOUR_MS = 3_600_000
 _EXPECTED = "nothing reads this topic; samples go to hothouse/v1/{site}/{zone}/{device}/sample"
 
 
@@ -55,7 +55,7 @@ class OtherTopics:
 
     def due(self, now_ms: int) -> list[Refusal]:
         """At the end of an hour: letters that say how many more messages came in it."""
-        hour = now_ms // _HOUR_MS
+        hour = now_ms // HOUR_MS
         if hour == self._hour:
             return []
         more, self._more, self._hour = self._more, {}, hour

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge.wire.reading import Refusal, Sample
+from models.durations import HOUR_MS
 
 __all__ = ["IN_A_ROW", "MOST_TOPICS", "SameNames"]
 
@@ -18,7 +19,6 @@ IN_A_ROW = 3
 """A device is told of once so many readings of it are suspect in a row: a clock that was set back, and a network that
 lets one reading overtake another, make a single one look so.
 """
-_HOUR_MS = 3_600_000
 _MEANS = (
     "a reading with the name of another is taken for its copy; count seq up with each reading, and send a new boot at "
     "each start"
@@ -60,7 +60,7 @@ class SameNames:
         if sample.ts_ms == device.ts_ms or (sample.seq < device.seq and sample.ts_ms < device.ts_ms):
             return None  # a copy, or what the device kept
         device.suspect += 1
-        hour = now_ms // _HOUR_MS
+        hour = now_ms // HOUR_MS
         if device.suspect < IN_A_ROW or self._told.get(topic) == hour:
             return None
         self._told[topic] = hour

@@ -26,10 +26,10 @@ from typing import Any, Literal, Self
 from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
+from edge.listening import EVERYWHERE, why_no_broker
 from edge.mqtt import mosquitto
 from edge.mqtt.broker_log import LOG
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
-from edge.mqtt.listen_port import why_not
 from edge.secret_file import write_secret
 
 __all__ = ["BrokerError", "BrokerKind", "LocalBroker", "installed_kind"]
@@ -37,7 +37,6 @@ __all__ = ["BrokerError", "BrokerKind", "LocalBroker", "installed_kind"]
 BrokerKind = Literal["mosquitto", "amqtt"]
 
 _HOST = "127.0.0.1"
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared
 _USERNAME = "hothouse"
 _START_S = 15.0
 _STOP_S = 5.0
@@ -73,7 +72,7 @@ class LocalBroker:
         self.folder = Path(folder).absolute()
         self.listen = listen
         self.kind: BrokerKind = kind or installed_kind()
-        self.host = _HOST if listen in _EVERYWHERE else listen
+        self.host = _HOST if listen in EVERYWHERE else listen
         self.port = port
         self.password = self.session_secret = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,7 +117,7 @@ class LocalBroker:
             if self._launch():
                 (self.folder / "port").write_text(str(self.port))
                 return
-        why, hint = why_not(self.listen, wanted) if wanted else ("", "")
+        why, hint = why_no_broker(self.listen, wanted) if wanted else ("", "")
         said = f": {why}" if why else f" on port {self.port}; see {self.log_file}"
         raise BrokerError(f"the local broker ({self.kind}) did not start{said}", hint)
 

@@ -15,13 +15,12 @@ from edge.recordings.sample_source import WEATHER, device_of
 from edge.recordings.zone_file import ZoneFile
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import base_metric
+from models.durations import DAY_MS
 
 __all__ = ["DeviceTable", "device_tables"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def device_tables(files: Sequence[ZoneFile], said: Mapping) -> tuple[list[Device
                 found += of_guess(file.label, name, column, least, most)
             values, said_of_it = of_values(
                 file.label, name, column, raw, convert(column, raw, least, most),
-                file.times_ms < file.times_ms[0] + _DAY_MS,
+                file.times_ms < file.times_ms[0] + DAY_MS,
             )  # fmt: skip
             found += said_of_it
             device = column.device or device_of(column.metric)
@@ -85,7 +84,7 @@ def _extremes(files: Sequence[ZoneFile], name: str) -> Callable[[I64], tuple[F64
     least, most = np.fmin.accumulate(values), np.fmax.accumulate(values)
 
     def until(when_ms: I64) -> tuple[F64, F64]:
-        at = np.searchsorted(times_ms, np.maximum(when_ms, times_ms[0] + _DAY_MS), side="right") - 1
+        at = np.searchsorted(times_ms, np.maximum(when_ms, times_ms[0] + DAY_MS), side="right") - 1
         return least[at], most[at]
 
     return until

@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
+
 __all__ = ["to_utc_ms"]
 
 I64 = npt.NDArray[np.int64]
@@ -21,7 +23,7 @@ _WINTER_OF = {"Europe/Dublin": "Europe/London", "Eire": "Europe/London"}
 standard.
 """
 
-_REPEATED_MS = 3_600_000
+_REPEATED_MS = HOUR_MS
 """The clock is put back by an hour."""
 
 

@@ -11,12 +11,13 @@ from typing import Literal
 
 import numpy as np
 
+from models.durations import DAY_MS
+
 __all__ = ["FAULT_KINDS", "Fault", "FaultySensors", "random_faults"]
 
 FaultKind = Literal["stuck", "spike", "offset", "drift", "drop_out"]
 FAULT_KINDS: tuple[FaultKind, ...] = ("stuck", "spike", "offset", "drift", "drop_out")
 
-_DAY_MS = 86_400_000
 _SPIKE_SHARE = 0.1
 
 _USUAL_SIZE = {"air_temp_c": 3.0, "rh_pct": 12.0, "co2_ppm": 200.0, "leaf_temp_c": 3.0, "out_temp_c": 3.0}
@@ -72,7 +73,7 @@ class FaultySensors:
             elif fault.kind == "offset":
                 values[fault.metric] = value + fault.size
             elif fault.kind == "drift":
-                values[fault.metric] = value + fault.size * (ts_ms - fault.start_ms) / _DAY_MS
+                values[fault.metric] = value + fault.size * (ts_ms - fault.start_ms) / DAY_MS
             else:
                 rng = np.random.default_rng([self._seed, index, ts_ms])
                 if rng.random() < _SPIKE_SHARE:
@@ -91,7 +92,7 @@ def random_faults(
     rng = np.random.default_rng([seed, 6])
     faults = []
     for zone in zones:
-        for _ in range(int(rng.poisson(a_day * (end_ms - start_ms) / _DAY_MS))):
+        for _ in range(int(rng.poisson(a_day * (end_ms - start_ms) / DAY_MS))):
             kind = FAULT_KINDS[int(rng.integers(len(FAULT_KINDS)))]
             metric = names[int(rng.integers(len(names)))]
             begin = int(rng.integers(start_ms, end_ms))

@@ -13,6 +13,7 @@ from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import MINUTE_MS
 
 __all__ = ["FaultySource", "parse_fault"]
 
@@ -43,8 +44,8 @@ def parse_fault(text: str, zones: Sequence[str], from_ms: int) -> Fault:
         after_min = minutes = size = math.nan
     if not (after_min >= 0 and minutes > 0 and math.isfinite(after_min + minutes + size)):
         raise ValueError(f"{text!r}: needs KIND:ZONE:METRIC:AFTER_MIN:MINUTES[:SIZE]")
-    start_ms = from_ms + round(after_min * 60_000)
-    return Fault(known, zone, metric, start_ms, start_ms + round(minutes * 60_000), size)
+    start_ms = from_ms + round(after_min * MINUTE_MS)
+    return Fault(known, zone, metric, start_ms, start_ms + round(minutes * MINUTE_MS), size)
 
 
 class FaultySource:

@@ -13,11 +13,11 @@ from edge.simulator.physics.anatomy import KELVIN, Node
 from edge.simulator.physics.house import Actuators, House
 from edge.simulator.physics.weather import Outside, Weather
 from edge.simulator.zone_config import ZoneConfig, as_arrays
+from models.durations import MINUTE_MS
 
-__all__ = ["MINUTE_MS", "ZONE_METRICS", "Greenhouse", "simulate", "true_values"]
+__all__ = ["ZONE_METRICS", "Greenhouse", "simulate", "true_values"]
 
 _Array = NDArray[np.float64]
-MINUTE_MS = 60_000
 
 ZONE_METRICS = (
     "air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "leaf_temp_c", "soil_temp_c", "vent_lee_pct", "vent_wind_pct",

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.simulator.zone_config import Recipe, ZoneConfig, as_arrays
+from models.durations import DAY_MS, HOUR_MS
 
 __all__ = ["EDITS", "Grower", "Setpoints", "aim"]
 
 _Array = NDArray[np.float64]
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
 _RAMP_H = 1.5
 
 EDITS = {
@@ -82,7 +81,7 @@ class Grower:
         self._black = np.array([zone.shell.has_black_screen for zone in zones])
         self._lamps_on = np.zeros(self._count, dtype=bool)
         self._offset = (-1, 0)
-        self._day = self.local_ms(start_ms) // _DAY_MS - 1
+        self._day = self.local_ms(start_ms) // DAY_MS - 1
         self._due: list[_Edit] = []
         self._light_last = self._light_usual = _FIRST_LIGHT_W_M2
         self._light_ms = start_ms
@@ -90,7 +89,7 @@ class Grower:
 
     def local_ms(self, ts_ms: int) -> int:
         """The site's civil clock, in milliseconds of a day-aligned line; its offset is looked up each 15 minutes."""
-        quarter = ts_ms // (_HOUR_MS // 4)
+        quarter = ts_ms // (HOUR_MS // 4)
         if quarter != self._offset[0]:
             offset = datetime.fromtimestamp(ts_ms / 1000, UTC).astimezone(self._zone_info).utcoffset()
             self._offset = (quarter, int(offset.total_seconds() * 1000) if offset else 0)
@@ -104,7 +103,7 @@ class Grower:
         """The setpoints at ``ts_ms``, which never goes back."""
         local = self.local_ms(ts_ms)
         self._edit_until(local)
-        hour = (local % _DAY_MS) / _HOUR_MS
+        hour = (local % DAY_MS) / HOUR_MS
         bright = self._brightness(ts_ms, radiation_w_m2)
         wanted = aim(self._now, hour, bright, radiation_w_m2, out_temp_c, self._lamps_on, self._black)
         self._lamps_on = wanted.lamp_pct > 0.0
@@ -124,19 +123,19 @@ class Grower:
 
     def _is_planned(self, edit: _Edit) -> bool:
         """Whether the grower plans an edit beforehand; the same for the edit and for its end a day later."""
-        key = [self._seed, 7, edit.zone, edit.local_ms % _DAY_MS, list(EDITS).index(edit.field)]
+        key = [self._seed, 7, edit.zone, edit.local_ms % DAY_MS, list(EDITS).index(edit.field)]
         return bool(np.random.default_rng(key).random() < _PLANNED)
 
     def _brightness(self, ts_ms: int, radiation_w_m2: float) -> float:
         """-1 (the last day was dark) ... 1 (twice as bright as usual)."""
-        hours = (ts_ms - self._light_ms) / _HOUR_MS
+        hours = (ts_ms - self._light_ms) / HOUR_MS
         self._light_ms = ts_ms
         self._light_last += (1.0 - math.exp(-hours / _LAST_DAY_H)) * (radiation_w_m2 - self._light_last)
         self._light_usual += (1.0 - math.exp(-hours / _USUAL_H)) * (radiation_w_m2 - self._light_usual)
         return min(self._light_last / (self._light_usual + 1.0) - 1.0, 1.0)
 
     def _edit_until(self, local_ms: int) -> None:
-        while self._day < local_ms // _DAY_MS:
+        while self._day < local_ms // DAY_MS:
             self._day += 1
             self._due = sorted([*self._due, *filter(self._knows, self._edits_of(self._day))])
         while self._due and self._due[0].local_ms <= local_ms:
@@ -152,10 +151,10 @@ class Grower:
             rng = np.random.default_rng([self._seed, 4, zone, day])
             for _ in range(int(rng.poisson(_EDITS_A_DAY))):
                 field = list(EDITS)[int(rng.integers(len(EDITS)))]
-                at = day * _DAY_MS + int(rng.uniform(7.5, 17.0) * _HOUR_MS)
+                at = day * DAY_MS + int(rng.uniform(7.5, 17.0) * HOUR_MS)
                 change = float(rng.normal(0.0, EDITS[field]))
                 if rng.random() < _BRIEF:
-                    edits += [_Edit(at, zone, field, change, 0.0), _Edit(at + _DAY_MS, zone, field, -change, 0.0)]
+                    edits += [_Edit(at, zone, field, change, 0.0), _Edit(at + DAY_MS, zone, field, -change, 0.0)]
                 else:
                     edits.append(_Edit(at, zone, field, change, _RETURN))
         return edits

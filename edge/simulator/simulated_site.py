@@ -12,19 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse
+from edge.simulator.greenhouse import ZONE_METRICS, Greenhouse
 from edge.simulator.physics.weather import Outside, SyntheticWeather
 from edge.simulator.regimes import Regime, change_regime
 from edge.simulator.site_plans import SitePlans
 from edge.simulator.zone_config import default_zones
 from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.psychrometrics import relative_humidity_pct
 
 __all__ = ["STATION_SENSORS", "WEATHER_METRICS", "ZONE_SENSORS", "Sensor", "SimulatedSite"]
 
 _Array = NDArray[np.float64]
-_SPIN_UP_MS = 36 * 3_600_000
+_SPIN_UP_MS = 36 * HOUR_MS
 _SIGMA = 5.67e-8
 
 
@@ -142,7 +143,7 @@ class SimulatedSite:
 
     def _add_sun(self, now_ms: int, outside: Outside) -> None:
         """Global radiation since local midnight, as climate computers count it."""
-        day = self._greenhouse.grower.local_ms(now_ms) // 86_400_000
+        day = self._greenhouse.grower.local_ms(now_ms) // DAY_MS
         if day != self._sum_day:
             self._sum_day, self._sum_j_cm2 = day, 0.0
         self._sum_j_cm2 += outside.radiation_w_m2 * (now_ms - self._sum_to_ms) / 1000 / 1e4

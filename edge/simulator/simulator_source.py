@@ -9,6 +9,7 @@ from edge.recordings.sample_source import WEATHER, device_of, new_boot
 from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 from edge.wire.topic import SITE_ZONE
+from models.durations import MINUTE_MS
 
 __all__ = ["PhysicalSite", "SimulatorSource"]
 
@@ -77,7 +78,7 @@ class SimulatorSource:
 
     def report_every(self, interval_ms: int) -> None:
         """Let devices send at another interval from now on; raises ``ValueError`` unless it is whole minutes."""
-        if interval_ms <= 0 or interval_ms % 60_000:
+        if interval_ms <= 0 or interval_ms % MINUTE_MS:
             raise ValueError(f"interval_ms {interval_ms} is not a positive multiple of a minute")
         self.interval_ms = self._physical.step_ms = interval_ms
 

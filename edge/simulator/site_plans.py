@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.weather import Weather
-from edge.simulator.weather_forecasts import AHEAD_H, HOUR_MS, SimulatedForecasts, run_of
+from edge.simulator.weather_forecasts import AHEAD_H, SimulatedForecasts, run_of
 from edge.wire.plan import Path, PlanMessage
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS, HOUR_MS
 
 __all__ = ["GROWER", "SERVICE", "SitePlans"]
 
 SERVICE, GROWER = "weather-service", "grower"
 """The devices, and the sources, of the two kinds of plans."""
 
-_DAY_MS = 24 * HOUR_MS
 _STEP_MS = HOUR_MS // 2
 _FIELDS = {
     "sp_heat_c": "heat_c", "sp_vent_c": "vent_c", "sp_rh_pct": "rh_pct", "sp_co2_ppm": "co2_ppm",
@@ -47,7 +47,7 @@ class SitePlans:
             self._run = run_of(now_ms)
             values = self._forecasts.values(now_ms)
             plans.append(PlanMessage(self._site, SITE_ZONE, SERVICE, "weather", now_ms, values))
-        day = self._grower.local_ms(now_ms) // _DAY_MS
+        day = self._grower.local_ms(now_ms) // DAY_MS
         if day != self._day:
             self._day = day
             plans += self._setpoint_plans(now_ms)

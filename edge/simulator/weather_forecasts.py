@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from edge.simulator.physics.sun import clear_sky_w_m2, sine_of_elevation
 from edge.simulator.physics.weather import Weather
 from edge.wire.plan import Path
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.psychrometrics import relative_humidity_pct
 
 __all__ = ["AHEAD_H", "CARRIED_ON", "KNOWN_AFTER_H", "RUN_HOURS", "SimulatedForecasts", "forecast_errors", "run_of"]
 
 _Array = NDArray[np.float64]
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 RUN_HOURS, KNOWN_AFTER_H = 6, 3
 """A run begins at 0, 6, 12 and 18 o'clock UTC, and its forecast is there three hours later."""
 
@@ -72,7 +71,7 @@ class SimulatedForecasts:
 
     def _radiation(self, at_ms: int, error: float) -> float:
         """The mean of an hour; an error makes the sky clearer or darker, but no sun at night."""
-        minutes = [at_ms + minute * 60_000 for minute in range(-30, 30, 5)]
+        minutes = [at_ms + minute * MINUTE_MS for minute in range(-30, 30, 5)]
         clear = [self._clear_sky(ms) for ms in minutes]
         true = [self._weather.at(ms).radiation_w_m2 for ms in minutes]
         bright, most = float(np.mean(true)), float(np.mean(clear))
@@ -80,7 +79,7 @@ class SimulatedForecasts:
 
     def _clear_sky(self, ts_ms: int) -> float:
         day, rest = divmod(ts_ms, DAY_MS)
-        return float(clear_sky_w_m2(self._sine(day)[rest // 60_000]))
+        return float(clear_sky_w_m2(self._sine(day)[rest // MINUTE_MS]))
 
     def _errors(self, run: int, ahead_h: _Array) -> _Array:
         """``[T, 4]``, in the order of ``_FIRST``."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from edge.wire.topic import SITE_ZONE, is_name
+from models.durations import HOUR_MS, MINUTE_MS
 
 __all__ = ["nearest", "of_clock", "of_json", "of_point", "of_temperature", "of_time", "of_topic", "of_value", "of_zone"]
 
@@ -20,12 +21,11 @@ _NO_NUMBER = re.compile(rb":\s*-?(nan|inf|infinity)\b", re.IGNORECASE)
 _NO_NAN = "JSON has no NaN: send null, or leave the value out"
 _LEVELS = 6
 _SHOWN = 3
-_HOUR_MS = 3_600_000
-_HALF_HOUR_MS = _HOUR_MS // 2
+_HALF_HOUR_MS = HOUR_MS // 2
 _FIRST_HALF_ZONE_H, _FURTHEST_ZONE_H = 3, 14
 _ZONE_TOLERANCE_MS = 90_000  # what lies beside whole hours is a clock of no zone
 _YEAR_MS = 31_557_600_000
-_SPANS = (("years", _YEAR_MS), ("days", 24 * _HOUR_MS), ("h", _HOUR_MS), ("min", 60_000), ("s", 1000))
+_SPANS = (("years", _YEAR_MS), ("days", 24 * HOUR_MS), ("h", HOUR_MS), ("min", MINUTE_MS), ("s", 1000))
 _LONGEST_OFF_MS = 200 * _YEAR_MS
 _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 

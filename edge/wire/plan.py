@@ -17,6 +17,7 @@ from edge.wire import hints
 from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, together
 from edge.wire.topic import NAME_RULE, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, is_weather
+from models.durations import DAY_MS
 
 __all__ = [
     "DONE",
@@ -41,7 +42,6 @@ PlanKind = Literal["weather", "setpoint", "event"]
 Path = list[tuple[int, float]]
 """Of a metric: ``(valid_ms, value)``, times rising. Between two of them nothing is said."""
 
-DAY_MS = 86_400_000
 LONGEST_AHEAD_MS = 15 * DAY_MS
 """How far ahead of its issue a plan may look: as far as weather services do."""
 

@@ -18,6 +18,7 @@ import msgspec
 from edge.wire import hints
 from edge.wire.topic import NAME_RULE, Topic, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
+from models.durations import DAY_MS, MINUTE_MS
 
 __all__ = [
     "EPOCH_2000_MS",
@@ -36,10 +37,10 @@ __all__ = [
     "together",
 ]
 
-FUTURE_TOLERANCE_MS = 60_000
+FUTURE_TOLERANCE_MS = MINUTE_MS
 """A device clock may run this far ahead of the receive time; beyond it a sample is refused."""
 
-MAX_AGE_MS = 400 * 86_400_000
+MAX_AGE_MS = 400 * DAY_MS
 """A sample older than this at its receive time is refused as ancient."""
 
 MAX_PAYLOAD_BYTES = 256 * 1024

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
+from models.durations import MINUTE_MS
 
 __all__ = [
     "CUT", "LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "UNREAD", "Alert", "AlertBook", "AlertState", "RuleFinding",
@@ -33,7 +34,6 @@ CUT = (LEFT, RULE_GONE, RULE_LOST, UNREAD)
 CHANGED = -1
 """Instead of since when a chance is low: the rule was changed since it was looked at last."""
 
-MINUTE_MS = 60_000
 UNREAD_MS = 24 * 60 * MINUTE_MS
 
 

@@ -23,12 +23,13 @@ INPUTS = {
 """What speaks for an event -> its name, unit and decimals."""
 
 NAMES = {
-    "frost": "cold", "heat": "heat", "condensation": "condensation", "vpd_low": "air too moist",
-    "vpd_high": "air too dry", "co2_low": "CO₂ too low", "co2_high": "CO₂ too high", "botrytis": "grey mould weather",
-    "mean_low": "too cold for the light", "mean_high": "too warm for the light", "sensor_fault": "sensor fault",
-    "silent_metric": "no readings", "stale_zone": "zone is silent", "drift": "drift",
-    "plan_not_followed": "plan not followed",
+    "frost": "cold", "heat": "heat", "condensation": "condensation", "vpd_low": "air too humid",
+    "vpd_high": "air too dry", "co2_low": "CO₂ too low", "co2_high": "CO₂ too high", "botrytis": "botrytis risk",
+    "mean_low": "24-hour mean too low for the light", "mean_high": "24-hour mean too high for the light",
+    "sensor_fault": "sensor fault", "silent_metric": "no readings", "stale_zone": "no fresh readings",
+    "drift": "readings have drifted", "plan_not_followed": "the plan is not followed",
 }  # fmt: skip
+"""What the kinds of rules are called, in mails as on the English page."""
 
 
 LIMITS = {
@@ -58,8 +59,8 @@ def event_words(
     'condensation since 04:10; air 11.8 °C'
     >>> event_words(rule, 0.72, False, "04:00", "06:30", {"air": 11.8}, 0, read="23:00")
     'condensation 72 % between 04:00 and 06:30; air 11.8 °C; last readings 23:00'
-    >>> event_words(AlertRule(name="x", kind="mean_low"), 1, True, "06:00", "", {"beside_light": -2.3}, -2.0)
-    'too cold for the light (by more than 2 °C) since 06:00; 24-hour mean 2.3 °C below what the light asks for'
+    >>> event_words(AlertRule(name="x", kind="mean_low"), 1, True, "06:00", "", {"beside_light": -2.3})
+    '24-hour mean too low for the light since 06:00; 24-hour mean 2.3 °C below what the light asks for'
     """
     what = NAMES[rule.kind] + ("" if limit is None else _limit_words(rule, limit))
     if is_now:
@@ -91,6 +92,8 @@ def _limit_words(rule: AlertRule, limit: float) -> str:
 
     >>> [_limit_words(AlertRule(name="x", kind=kind), 0.5) for kind in ("condensation", "vpd_low", "co2_high")]
     [' (less than 0.5 °C above the dew point)', ' (VPD below 0.5 kPa)', ' (above 0.5 ppm)']
+    >>> _limit_words(AlertRule(name="x", kind="mean_low"), -2.0)
+    ' (by more than 2 °C)'
     """
     if rule.kind == "condensation" and not limit:
         return ""

@@ -7,6 +7,7 @@ light and CO₂. Whoever grows something changes them (docs/alerts.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from models.alerts.alert_rule import AlertRule
 
@@ -47,6 +48,7 @@ NIGHT = 0.8
 """At night, when stomata are nearly shut, this part of the day's highest VPD is much already."""
 
 
+@cache  # asked for at each row of a site that has no rules of its own
 def rules_for(crop: str = "other", stage: str = "growing") -> tuple[AlertRule, ...]:
     """The rules of a crop at a stage; raises ``ValueError`` for one that is not known.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from models.alerts.alert_book import RuleFinding
 from models.alerts.alert_rule import AlertRule
+from models.durations import MINUTE_MS
 
 __all__ = ["TOLERANCES", "Fact", "Tolerance", "finding_of", "unplanned"]
 
@@ -71,7 +72,7 @@ def finding_of(rule: AlertRule, facts: Sequence[Fact], at_ms: int) -> RuleFindin
     (False, True)
     """
     about = [fact for fact in facts if fact.kind == rule.kind and fact.limit in (None, rule.limit)]
-    mine = [fact for fact in about if at_ms - fact.since_ms >= rule.for_min * 60_000]
+    mine = [fact for fact in about if at_ms - fact.since_ms >= rule.for_min * MINUTE_MS]
     if not mine:
         return RuleFinding(0.0)
     return RuleFinding(1.0, True, min(fact.since_ms for fact in mine), at_ms, "; ".join(fact.words for fact in mine))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from models.alerts.alert_rule import AlertRule
 from models.alerts.measures import Track, evidence, is_read, margin
 from models.alerts.occurrences import occurring
+from models.durations import MINUTE_MS
 from models.spec import ForecastSpec
 
 __all__ = ["STEP_MS", "ForeseenEvent", "foresee", "joined", "reach_steps", "steps_of"]
@@ -49,7 +50,7 @@ class ForeseenEvent:
 
 def steps_of(minutes: float, step_ms: int = STEP_MS) -> int:
     """Minutes as steps, rounded up."""
-    return int(-(-minutes * 60_000 // step_ms))
+    return int(-(-minutes * MINUTE_MS // step_ms))
 
 
 def reach_steps(spec: ForecastSpec) -> int:

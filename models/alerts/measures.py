@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from models.alerts.alert_rule import DAY_MIN, AlertRule
 from models.alerts.fruit_temperature import fruit_temperature_c
+from models.durations import DAY_MS
 from models.psychrometrics import dew_point_c, vpd_kpa
 
 __all__ = ["OF_A_DAY", "Track", "evidence", "is_read", "margin", "measure"]
@@ -23,7 +24,6 @@ Bool = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-DAY_MS = 86_400_000
 KNOWN = 0.8
 """A mean or sum of 24 hours needs this share of its values."""
 

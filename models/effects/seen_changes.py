@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.effects.plan_change import CHANGEABLE
 from models.spec import Place
 from models.zone_arrays import ZoneArrays, ZoneState
@@ -21,7 +22,6 @@ __all__ = ["SEEN_CHANGES", "SeenChanges", "same_clock", "seen_columns"]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-DAY_MS = 86_400_000
 
 SEEN_CHANGES = tuple(name for name in CHANGEABLE if name != "vent_lee_pct")
 """The metrics that are compared. Vents are not: they follow the climate, so open vents are no sign of a plan."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, MINUTE_MS
 from models.effects.plan_change import GRID_MIN, STEP_MIN
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED
 from models.spec import Place
@@ -30,7 +31,6 @@ EFFECT_TARGETS = ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa")
 
 PATH_TARGETS = EFFECT_TARGETS[:3]
 HALF_HOURS = 48
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Situation:
 
     def ahead(self, metric: str, minutes: I64) -> F32:
         """What is foreseen for times ``minutes [T]`` after the origin: ``[N, T]``."""
-        place = BINS_BACK + (self.into_bin_ms[:, None] + minutes * 60_000) // BIN_MS
+        place = BINS_BACK + (self.into_bin_ms[:, None] + minutes * MINUTE_MS) // BIN_MS
         place = np.minimum(place, self.foreseen.shape[1] - 1)
         return np.take_along_axis(self.foreseen[:, :, PLANNED.index(metric)], place, axis=1)
 
@@ -101,13 +101,13 @@ def clock_moved_min(place: Place, origin_ms: int) -> I64:
     >>> sorted(set(moved.tolist())), GRID_MIN[moved == 60].max() // 60
     ([0, 60], np.int64(13))
     """
-    return np.array([_moved_ms(place, int(at)) // 60_000 for at in origin_ms + GRID_MIN * 60_000], np.int64)
+    return np.array([_moved_ms(place, int(at)) // MINUTE_MS for at in origin_ms + GRID_MIN * MINUTE_MS], np.int64)
 
 
 def _moved_ms(place: Place, end_ms: int) -> int:
-    at, before = end_ms - 1, end_ms - 1 - _DAY_MS  # a time stands for the minutes before it
-    moved = place.local_ms(at) - place.local_ms(before) - _DAY_MS
-    return moved if place.local_ms(before + moved) + _DAY_MS == place.local_ms(at) else 0
+    at, before = end_ms - 1, end_ms - 1 - DAY_MS  # a time stands for the minutes before it
+    moved = place.local_ms(at) - place.local_ms(before) - DAY_MS
+    return moved if place.local_ms(before + moved) + DAY_MS == place.local_ms(at) else 0
 
 
 def half_hours(rows: F32, channels: Sequence[str]) -> tuple[F32, F32]:

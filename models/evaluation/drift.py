@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.features.weather_metrics import is_weather
 from models.masked import masked_mean
 from models.zone_arrays import ZoneArrays
@@ -45,7 +46,6 @@ ERROR_DELTA, ERROR_THRESHOLD = 0.3, 30.0
 """Drift is called when the departures from the mean, each less ``delta``, add up to the threshold: an error that
 doubles needs some two days, one that grows fourfold half a day."""
 
-_HOUR_MS = 3_600_000
 _HOURS = 24
 
 
@@ -139,7 +139,7 @@ class Drift:
         self._columns = [channels.index(name) for name in self.inputs]
         # The same in all zones of a site: what happens to them is told once, of the site.
         self._weather = [k for k, name in enumerate(self.inputs) if is_weather(name)]
-        self._an_hour = max(_HOUR_MS // step_ms, 1)
+        self._an_hour = max(HOUR_MS // step_ms, 1)
         k, self._s = len(self.inputs), len(self.signals)
         self._is_error = np.arange(self._s) >= k
         self._detector = PageHinkley(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.evaluation.forecast_errors import Errors
 
 __all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_no_worse", "judge_worse"]
@@ -38,7 +39,6 @@ RESAMPLES = 10_000
 _SEED = 7
 """The same rows always give the same verdict."""
 _CHUNK = 1_000
-_MINUTE_MS = 60_000
 
 DOUBT, LASTING_DOUBT = 0.5, 0.02
 """How much worse than its predecessor a champion must be, beyond its interval, before it has to go: blocks of a few
@@ -101,7 +101,7 @@ def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: f
         return Verdict(True, f"It gave no number in {evidence['missing']} cases.", evidence)
     if refusal:
         return Verdict(False, refusal, evidence)
-    days = (int(champion.origin_ms.max()) - int(champion.origin_ms.min())) / (1440 * _MINUTE_MS)
+    days = (int(champion.origin_ms.max()) - int(champion.origin_ms.min())) / (1440 * MINUTE_MS)
     doubt = LASTING_DOUBT + DOUBT * math.exp(-2 * days)
     lower = evidence["mae_ratio_lower"][previous_name]
     worse = lower is not None and lower > 1 + doubt
@@ -167,7 +167,7 @@ def _blocks(origin_ms: I64, has_case: npt.NDArray[np.bool_], shortest_min: int, 
     """Each origin's block, numbered from 0 over those that have a case (-1: none), and the minutes of a block."""
     numbered = np.full(len(origin_ms), -1, np.int64)
     for minutes in (length for length in BLOCK_MIN if length >= shortest_min):
-        found, numbers = np.unique(origin_ms[has_case] // (minutes * _MINUTE_MS), return_inverse=True)
+        found, numbers = np.unique(origin_ms[has_case] // (minutes * MINUTE_MS), return_inverse=True)
         if len(found) >= needed:
             break
     numbered[has_case] = numbers

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sunposition import sunpos
 
+from models.durations import DAY_MS, HOUR_MS
 from models.features.plan_differences import plan_differences
 from models.masked import held_along, masked_mean, newest_known
 from models.psychrometrics import absolute_humidity_g_m3, dew_point_c, vpd_kpa
@@ -41,7 +42,7 @@ __all__ = [
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-RECENT_MS = 3_600_000
+RECENT_MS = HOUR_MS
 """The newest hour enters the network row by row, everything before as means over an hour."""
 
 VPD_OF = ("air_temp_c", "rh_pct")
@@ -52,7 +53,6 @@ BRIDGE_MS = 1_800_000
 hour, at any minute, one speaks within half an hour after the other."""
 
 _DERIVED = ("vpd_kpa", "abs_humidity_g_m3", "dew_point_c")
-_DAY_MS = 86_400_000
 _QUARTER_MS = 900_000
 
 
@@ -155,7 +155,7 @@ def build_inputs(
     calendar = np.empty((*times.shape, 4), dtype=np.float32)
     sun = np.full((*times.shape, 2), np.nan, dtype=np.float32)
     for place, rows in _by_place(places):
-        angle = local_ms(place, times[rows]) % _DAY_MS * (2 * np.pi / _DAY_MS)
+        angle = local_ms(place, times[rows]) % DAY_MS * (2 * np.pi / DAY_MS)
         calendar[rows] = np.stack([np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)], axis=-1)
         if place.latitude is not None and place.longitude is not None:
             elevation = sun_elevation_deg(times[rows], place.latitude, place.longitude)
@@ -196,7 +196,7 @@ def sun_elevation_deg(utc_ms: I64, latitude: float, longitude: float) -> F32:
     >>> round(float(sun_elevation_deg(noon, 51.98, 4.53)[0]), 1)
     30.5
     """
-    day, in_day = np.divmod(utc_ms, _DAY_MS)
+    day, in_day = np.divmod(utc_ms, DAY_MS)
     quarter, rest = np.divmod(in_day, _QUARTER_MS)
     days, inverse = np.unique(day, return_inverse=True)
     table = np.stack([_sun_of_day(int(d), round(latitude, 4), round(longitude, 4)) for d in days])
@@ -285,7 +285,7 @@ def _newest(values: F32, rows: int, spec: ForecastSpec) -> F32:
 
 def _token_shape(spec: ForecastSpec) -> tuple[int, int, int]:
     """Hourly tokens, newest rows, and rows an hour (at least one)."""
-    an_hour = max(3_600_000 // spec.step_ms, 1)
+    an_hour = max(HOUR_MS // spec.step_ms, 1)
     recent = min(max(RECENT_MS // spec.step_ms, 1), spec.lookback_steps)
     return spec.lookback_steps // an_hour, recent, an_hour
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.features.eight_bits import from_steps, in_steps
 from models.features.plans import (
     BIN_MS,
@@ -49,7 +50,7 @@ the mean of the last three hours are no forecast, but another unit, zeros, or an
 """
 _OUTSIDE = PLANNED.index("out_temp_c")
 
-_DAY = 86_400_000 // BIN_MS
+_DAY = DAY_MS // BIN_MS
 _KEPT = _DAY + BINS_BACK + 2
 
 
@@ -104,7 +105,7 @@ class KnownAheadFeatures(ZoneState):
         self._columns = planned_columns(spec)
         self._step_ms = spec.step_ms
         self._horizons_ms = np.array(spec.horizon_steps, dtype=np.int64) * spec.step_ms
-        self._whole_days = self._horizons_ms % 86_400_000 == 0
+        self._whole_days = self._horizons_ms % DAY_MS == 0
         self._bins = bins_ahead(spec)
         k = len(PLANNED)
         self._zones = ZoneArrays(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.half_precision import cut
 from models.spec import ForecastSpec
 
@@ -47,14 +48,14 @@ PLANNED = (
 )  # fmt: skip
 """The metrics of plans that the learners take, in the order of their columns. Plans may say more."""
 
-WIDEST_GAP_MS = 6 * 3_600_000
+WIDEST_GAP_MS = 6 * HOUR_MS
 """Between two values of a weather forecast that lie further apart nothing is foreseen."""
 
-HOLD_MS = {"weather": 1_800_000, "setpoint": 86_400_000}
+HOLD_MS = {"weather": 1_800_000, "setpoint": DAY_MS}
 """How long the last value of a plan holds: an hour's mean stands for half an hour on either side, and a setpoint is
 held until the next one, for a day at most. The first value of a weather forecast holds backwards as long."""
 
-FURTHEST_MS = 16 * 86_400_000
+FURTHEST_MS = 16 * DAY_MS
 """Learners do not look further than this from when a plan was issued."""
 
 BIN_MS = 1_800_000
@@ -75,7 +76,7 @@ def bins_ahead(spec: ForecastSpec) -> int:
     >>> bins_ahead(ForecastSpec(channels=(), horizons_min=(5, 60)))
     10
     """
-    return BINS_BACK + 1 + -(-max(spec.horizons_min) * 60_000 // BIN_MS) + 1
+    return BINS_BACK + 1 + -(-max(spec.horizons_min) * MINUTE_MS // BIN_MS) + 1
 
 
 def planned_columns(spec: ForecastSpec) -> list[int]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.day_knots import DayKnots, on_line
+from models.durations import HOUR_MS
 from models.features.eight_bits import CLIP
 from models.features.inputs import BRIDGE_MS, VPD_OF, targets_of
 from models.half_precision import cut
@@ -42,14 +43,14 @@ PROFILE_DAYS = 3.0
 SCALE_DAYS = 14.0
 """How long the size of a channel's deviations is remembered; all zones together."""
 
-HOLD_MS = 3_600_000
+HOLD_MS = HOUR_MS
 """A channel that stops counts as unchanged for this long, then as unknown."""
 
-LAGS_MS = (3_600_000, 3 * 3_600_000)
+LAGS_MS = (HOUR_MS, 3 * HOUR_MS)
 
 SHORT_MS = (300_000, 900_000, 1_800_000)
 
-ERROR_MS = 3 * 3_600_000
+ERROR_MS = 3 * HOUR_MS
 """The climatology's latest errors enter as they are and as a mean that remembers this long."""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, HOUR_MS
 from models.features.weather_metrics import is_weather
 from models.zone_arrays import ZoneArrays, ZoneState
 
@@ -36,7 +37,7 @@ LEAST = {
 }  # fmt: skip
 """The channels that are checked, and departures too small to be called a fault, in their units."""
 
-LEARN_MS = 3 * 86_400_000
+LEARN_MS = 3 * DAY_MS
 """No fault is called in a channel's first days; no offset until twice that."""
 
 MEMORY_DAYS = 14.0
@@ -61,10 +62,10 @@ closer are usual at once, so that a lost reading of many makes no slow sensor.
 RANGE = 1.0
 """An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
 
-OFFSET_MS = 3_600_000
+OFFSET_MS = HOUR_MS
 """... for this long; for two steps where it began with a jump, and for one that was held back as a spike until then."""
 
-GIVE_UP_MS = 2 * 86_400_000
+GIVE_UP_MS = 2 * DAY_MS
 """An offset that lasts longer is the new normal: a sensor that was moved, a greenhouse that is run otherwise."""
 
 STUCK = 2.0
@@ -84,7 +85,7 @@ SATURATED_PCT = 99.0
 SILENT_MS = 1_800_000
 """A drop-out lasts this long at least, and twice the longest usual gap."""
 
-GONE_MS = 86_400_000
+GONE_MS = DAY_MS
 """A channel that was silent for longer comes back to other conditions; it is first only watched, for as long again."""
 
 _HOURS = 24
@@ -140,7 +141,7 @@ class SensorFaults(ZoneState):
 
         self._learn, self._offset, self._give_up = steps(LEARN_MS), steps(OFFSET_MS), steps(GIVE_UP_MS)
         self._stuck, self._silent, self._gone = steps(STUCK_MS), steps(SILENT_MS), steps(GONE_MS)
-        day = 86_400_000 / step_ms
+        day = DAY_MS / step_ms
         self._a_day = day
         self._forget = np.float32(1 - np.exp(-_HOURS / (MEMORY_DAYS * day)))  # at each step of an hour of day
         self._slow = np.float32(1 - np.exp(-1 / (MEMORY_DAYS * day)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pandas as pd
 
+from models.durations import MINUTE_MS
 from models.frames.forecast_frame import forecast_frame
 from models.frames.frame_learner import FrameLearner
 from models.frames.frame_options import Duration, FrameOptions, checked_options, spec_of_frames
@@ -94,7 +95,7 @@ class FrameForecaster:
         Times are in the site's time zone. A target that a zone did not measure for a day is left out.
         """
         fitted, spec = self._known, self.spec
-        times_ms = fitted.origin_ms + np.array(spec.horizons_min, dtype=np.int64) * 60_000
+        times_ms = fitted.origin_ms + np.array(spec.horizons_min, dtype=np.int64) * MINUTE_MS
         zones, quantiles = fitted.quantiles()
         return forecast_frame(zones, spec.targets, times_ms, self._options.place.timezone, quantiles)
 

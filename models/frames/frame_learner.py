@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.features.inputs import day_bins, local_ms, sun_sine, targets_of
 from models.features.sensor_faults import SensorFaults
 from models.frames.frame_options import FrameOptions
@@ -25,7 +26,7 @@ __all__ = ["SILENT_MS", "FrameLearner"]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-SILENT_MS = 86_400_000
+SILENT_MS = DAY_MS
 """A target that was not measured for longer is not forecast."""
 
 _NEVER_MS = -(2**62)

@@ -11,6 +11,7 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
+from models.durations import MINUTE_MS
 from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
 from models.half_precision import LARGEST
 from models.spec import ForecastSpec, Place
@@ -22,7 +23,6 @@ TARGETS = ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa")
 _NEEDS = {"vpd_kpa": ("air_temp_c", "rh_pct")}
 """Targets that are computed, and of what."""
 
-_MINUTE_MS = 60_000
 _DAY_MIN = 1440
 
 Duration = str | pd.Timedelta
@@ -77,7 +77,7 @@ def spec_of_frames(options: FrameOptions, samples: Mapping[str, ZoneSamples]) ->
     """The forecasts that are asked for and that these rows allow; raises ``ValueError`` where none are."""
     metrics = options.metrics
     gaps = np.concatenate([np.diff(zone.times_ms) for zone in samples.values()])
-    interval_min = float(np.median(gaps)) / _MINUTE_MS if len(gaps) else 0.0
+    interval_min = float(np.median(gaps)) / MINUTE_MS if len(gaps) else 0.0
     longest_min = max((step for step in STEPS_MIN if step <= interval_min), default=STEPS_MIN[0])
     step_min = longest_min if options.step_min is None else options.step_min
     if step_min < longest_min:
@@ -105,7 +105,7 @@ def spec_of_frames(options: FrameOptions, samples: Mapping[str, ZoneSamples]) ->
         tuple(name for name, metric in metrics.items() if metric.kind == kind) for kind in ("angle", "counter")
     )
     return ForecastSpec(
-        tuple(metrics), targets, _horizons_min(options, step_min), step_ms=step_min * _MINUTE_MS,
+        tuple(metrics), targets, _horizons_min(options, step_min), step_ms=step_min * MINUTE_MS,
         lookback_steps=_DAY_MIN // step_min, angles=angles, counters=counters,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.features.directions import mean_direction
 from models.features.weather_metrics import is_weather
 from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
@@ -19,7 +20,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-GAP_MS = 3 * 86_400_000
+GAP_MS = 3 * DAY_MS
 """A site that is silent for longer has no rows until it says something."""
 
 _NEVER_MS = -(2**62)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from models.durations import DAY_MS
 from models.frames.frame_times import utc_index
 
 __all__ = [
@@ -45,7 +46,7 @@ WARM_C = 45.0
 HOT_F = 200.0
 """No greenhouse has as many °F; in K it is frost."""
 
-LONGEST_GAP_MS = 366 * 86_400_000
+LONGEST_GAP_MS = 366 * DAY_MS
 """A jump in time that is longer is a date mistyped."""
 
 _SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.features.inputs import RECENT_MS, input_channels, window_tokens
 from models.features.plans import PLANNED
 from models.spec import ForecastSpec
@@ -214,7 +215,7 @@ def _ages_min(spec: ForecastSpec) -> F64:
     recent = _recent(spec)
     hours = window_tokens(spec) - recent
     of_hours = (np.arange(hours, 0, -1) - 0.5) * 60
-    return np.concatenate([of_hours, np.arange(recent - 1, -1, -1) * spec.step_ms / 60_000])
+    return np.concatenate([of_hours, np.arange(recent - 1, -1, -1) * spec.step_ms / MINUTE_MS])
 
 
 def _between(ages: F64, age: float) -> F32:

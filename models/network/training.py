@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 
+from models.durations import DAY_MS
 from models.evaluation.forecast_errors import Errors, evaluate
 from models.families import TooLittleError
 from models.features.inputs import Inputs
@@ -42,8 +43,6 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +107,7 @@ def fit(
     if not len(origins):
         raise TooLittleError("there is no origin to train on: the history is too short")
     rng = np.random.default_rng(config.seed)
-    days = len(np.unique(windows.times(origins) // _DAY_MS))
+    days = len(np.unique(windows.times(origins) // DAY_MS))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         network = make(windows.spec, config)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.online.basis import EXPERTS, FIRST, NETWORK, WEIGHED, Basis
 from models.online.change_points import ChangePoints
 from models.online.mixture import Mixture
@@ -26,7 +27,7 @@ FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 """What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
 has changed."""
 
-FAST_MS = 3 * 3_600_000
+FAST_MS = 3 * HOUR_MS
 
 
 class ExpertMix:

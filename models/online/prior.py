@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.spec import ForecastSpec
 
 __all__ = ["ANSWERS", "PARTS", "TABLE", "Prior", "read_table"]
@@ -99,7 +100,7 @@ def _least_level(target: str) -> float:
 def _by_hour(held: tuple[F64, F64], spec: ForecastSpec) -> F64:
     """``[24, H]``: between the table's horizons and parts of the day sizes lie on a line."""
     horizons, errors = held
-    at = np.log(np.array(spec.horizon_steps) * spec.step_ms / 60_000)
+    at = np.log(np.array(spec.horizon_steps) * spec.step_ms / MINUTE_MS)
     parts = np.stack([np.interp(at, np.log(horizons), errors[:, part]) for part in range(PARTS)])  # [PARTS, H]
     centre = (np.arange(-1, PARTS + 1) + 0.5) * _HOURS / PARTS
     around = np.concatenate([parts[-1:], parts, parts[:1]])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.spec import ForecastSpec
 from models.zone_arrays import whose_turn
 
@@ -29,7 +30,7 @@ LEAST = 0.2
 RIDGE = 150.0
 """The prior: as strong as this many examples of the usual error, that say zero ..."""
 
-RIDGE_MS = 6 * 3_600_000
+RIDGE_MS = 6 * HOUR_MS
 """... and again as many for each of these that a horizon is long: neighbouring examples of a long one share most of
 what lies between origin and truth, and the first days would be taken for more than they are."""
 

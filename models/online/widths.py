@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.online.basis import PLANS, TUNED, moves_of
 from models.online.bounds import Bounds
 from models.online.first_days.first_days import FirstDays
@@ -60,7 +61,7 @@ class Widths:
         below, above = self._between(zones, day_bin, knots)
         if any_plans:
             below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
-        thinnest = self._bounds.thinnest_at(knots.steps * self._step_ms // 60_000)
+        thinnest = self._bounds.thinnest_at(knots.steps * self._step_ms // MINUTE_MS)
         path = self._bounds.around(median, below, above, thinnest)
         path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
         return path

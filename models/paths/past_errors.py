@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.half_precision import cut
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays, ZoneState
@@ -29,7 +30,7 @@ ORIGINS, DAYS = 4, 25
 SCALE, MISSING = 32.0, -128
 """Errors are kept in eight bits, in steps of a 32nd of the distance to p10 or p90, up to four such distances."""
 
-HALF_MS, HOUR_MS = 1_800_000, 3_600_000
+HALF_MS = 1_800_000
 
 
 class PastErrors(ZoneState):

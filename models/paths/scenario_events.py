@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
+
 __all__ = ["chance_of_crossing", "dense", "extreme", "hours_outside", "mean_ahead", "next_span", "quantiles_of"]
 
 F32 = npt.NDArray[np.float32]
@@ -82,7 +84,7 @@ def hours_outside(course: F32, low: float, high: float, step_ms: int) -> F32:
     [1.0]
     """
     outside = (course[:, 1:] < low) | (course[:, 1:] > high)
-    return np.asarray(outside.sum(axis=1) * step_ms / 3_600_000, dtype=np.float32)
+    return np.asarray(outside.sum(axis=1) * step_ms / HOUR_MS, dtype=np.float32)
 
 
 def chance_of_crossing(course: F32, limit: float, sign: int, for_steps: int) -> float:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.psychrometrics import vpd_kpa
 from models.spec import ForecastSpec
 
@@ -27,7 +28,7 @@ I64 = npt.NDArray[np.int64]
 
 SCENARIOS = 100
 
-FADING_MS, FADING_FIRST_MS = 6 * 3_600_000, 24 * 3_600_000
+FADING_MS, FADING_FIRST_MS = 6 * HOUR_MS, 24 * HOUR_MS
 """The stated dependence: two errors this far apart in time have a correlation of 1 / e; the second is that of zones
 without a past, and holds ..."""
 

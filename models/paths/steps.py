@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, HOUR_MS
 from models.spec import ForecastSpec
 
 __all__ = ["Knots", "between", "path_steps"]
@@ -23,7 +24,6 @@ I64 = npt.NDArray[np.int64]
 SHORT_MS, LONG_MS = 300_000, 1_800_000
 """Between the times of a path, up to an hour and after it."""
 
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 EARLIER = 0.6
 """The most that an earlier forecast for the same time weighs. It knows that time, but not what happened since ..."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.effects.plan_change import GRID_MIN, PlanChange
 from models.effects.situation import EFFECT_TARGETS, PATH_TARGETS, SEEN, Situation, clock_moved_min, half_hours
 from models.features.inputs import sun_sine
@@ -71,7 +72,7 @@ def pairs_of(chunk: FleetChunk, pairs: Sequence[RunPair]) -> EffectPairs:
         day=day, now=now, foreseen=chunk.foreseen(zones, origin, PLANNED, BINS_BACK, BINS),
         into_bin_ms=np.asarray((end_ms - 1) % BIN_MS, np.int64),
         path=was[..., [SEEN.index(name) for name in PATH_TARGETS]],
-        sun=np.stack([sun_sine(place, end + GRID_MIN * 60_000) for place, end in whose]),
+        sun=np.stack([sun_sine(place, end + GRID_MIN * MINUTE_MS) for place, end in whose]),
         clock_min=np.stack([clock_moved_min(place, end) for place, end in whose]),
     )  # fmt: skip
     house = chunk.arrays["site"][chunk.arrays["zone_site"][zones]]

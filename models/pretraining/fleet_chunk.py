@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS, HOUR_MS
 from models.spec import Place
 
 __all__ = ["FleetChunk"]
@@ -16,9 +17,8 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-_HOUR_MS = 3_600_000
 _WEATHER_HOLDS_H = 0.5
-_SETPOINT_HOLDS_MS = 86_400_000
+_SETPOINT_HOLDS_MS = DAY_MS
 """As in :mod:`models.features.plans`."""
 
 
@@ -86,7 +86,7 @@ class FleetChunk:
         run = _used(self.arrays["forecast_issued_ms"][site], self._newest_forecast[site], origin)
         said = self.arrays["forecast"][site, run]  # [B, hours, K]
         issued = self.arrays["forecast_issued_ms"][site, run]
-        place = (middle - issued[:, None]) / _HOUR_MS - 0.5
+        place = (middle - issued[:, None]) / HOUR_MS - 0.5
         last = said.shape[1] - 1
         known = (run >= 0)[:, None] & (place >= -_WEATHER_HOLDS_H) & (place <= last + _WEATHER_HOLDS_H)
         place = np.clip(place, 0, last)

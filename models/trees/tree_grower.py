@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.online.basis import Example
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
@@ -29,7 +30,7 @@ F32 = npt.NDArray[np.float32]
 
 HISTORY_DAYS = 28
 MIN_EXAMPLES = 500
-LONGEST_MS = 3 * 3_600_000
+LONGEST_MS = 3 * HOUR_MS
 """Beyond this horizon trees add nothing to the ridges."""
 
 LEAST_DAYS = 3

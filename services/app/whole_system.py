@@ -44,7 +44,7 @@ from services.runtime.folder import FolderLock
 from services.runtime.ingress import listens_at
 from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.leftovers import end_left_over
-from services.runtime.ports import refuse_taken
+from services.runtime.ports import listening_ports, shared_ports
 from services.runtime.ray_logs import PRUNE_EVERY_S
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.threads.repeating import Repeating
@@ -246,14 +246,13 @@ class System:
         """Where others listen is told before Ray starts. What a killed run has left listens at our own, until it is
         ended.
         """
-        settings, gateway = self.settings, self.settings.gateway
+        settings, ports = self.settings, listening_ports(self.settings)
         end_left_over(settings.data_dir)
         listens_at(settings)
-        if gateway.metrics_port and settings.mqtt.gateway == "here":
-            refuse_taken(
-                gateway.metrics_host, gateway.metrics_port,
-                "Stop what listens there, or set gateway.metrics_port to another.",
-            )  # fmt: skip
+        own = [one for one in ports if one.setting != "mqtt.port"]  # the broker waits for the one that was killed
+        for problem in [*shared_ports(ports), *(one.problem() for one in own)]:
+            if problem is not None:
+                raise StartError(problem.why, problem.advice)
 
     def _start_broker(self) -> None:
         self._say("starting a local MQTT broker")

@@ -29,6 +29,7 @@ from models.alerts.scoring.alert_scores import (
     score_rule,
     score_together,
 )
+from models.durations import DAY_MS, MINUTE_MS
 from models.features.inputs import local_ms
 from models.features.plans import Plan
 from models.online.basis import Learned
@@ -49,8 +50,6 @@ SHARE, LEAST, MOST = 0.05, 0.02, 0.10
 """A limit is chosen at which a rule has an event in this share of hours, or as near to it as between these."""
 
 SITE = "backtest"
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,11 @@ class _Ground:
         table = self.table = replace(table, values=with_held(table.values, spec_of(table)))
         self.step = table.step_ms
         ends = table.end_ms
-        self.ends = np.concatenate([ends, ends[-1] + np.arange(1, _DAY_MS // self.step + 1) * self.step])
+        self.ends = np.concatenate([ends, ends[-1] + np.arange(1, DAY_MS // self.step + 1) * self.step])
         sine = sun_sine(self.ends, table.clock(options.timezone), options.latitude, options.longitude)
-        bins = self.ends % _DAY_MS // self.step
-        self.night = np.where(np.isnan(sine), night_by_clock(bins, _DAY_MS // self.step), sine < 0)
-        self.minute = self.ends // 60_000 % 1440
+        bins = self.ends % DAY_MS // self.step
+        self.night = np.where(np.isnan(sine), night_by_clock(bins, DAY_MS // self.step), sine < 0)
+        self.minute = self.ends // MINUTE_MS % 1440
         self.first = options.warmup_ms // self.step
         self.scored = slice(self.first, None)
         self.columns = {name: list(VOCABULARY).index(name) for name in METRICS}
@@ -155,12 +154,12 @@ def score_alerts(
     """
     spec = spec_of(table)
     minutes = sorted({*spec.horizons_min, 120})
-    spec = replace(spec, horizons_min=tuple(m for m in minutes if m * 60_000 % table.step_ms == 0))
+    spec = replace(spec, horizons_min=tuple(m for m in minutes if m * MINUTE_MS % table.step_ms == 0))
     lacks = {"air_temp_c", "rh_pct"} - set(spec.targets)
     if lacks:
         raise HothouseError(f"the recording has no {' and no '.join(sorted(lacks))}, which rules are about")
     ground = _Ground(table, options)
-    if ground.first + _DAY_MS // table.step_ms >= len(table.end_ms):
+    if ground.first + DAY_MS // table.step_ms >= len(table.end_ms):
         raise HothouseError("the recording ends with its first part", "Make the first part shorter: --first.")
     watch = _Watch(ground, spec, rules)
     replay(table, replace(options, warmup_ms=0), progress, spec=spec, plans=plans, watch=watch)

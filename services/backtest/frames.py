@@ -14,6 +14,7 @@ from edge.recordings.columns import Column, RecordingError
 from edge.recordings.columns import Mapping as Meaning
 from edge.recordings.recording import recording_of
 from edge.wire.vocabulary import VOCABULARY, base_metric
+from models.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from models.features.plans import Plan
 from services.backtest.ahead import plans_of, read_plans
 from services.backtest.prequential import BacktestOptions, replay
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Backtest", "backtest", "options_of", "table_of_frames"]
 
 FRAMES_HINT = "recording.toml is for files: in a frame convert the column, or name its metric with `columns`."
-UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNITS_MS = {"min": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 
 
 @dataclass(frozen=True, slots=True)

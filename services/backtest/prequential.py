@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import DAY_MS, MINUTE_MS
 from models.evaluation.drift import Drift
 from models.evaluation.truth import Truths
 from models.features.inputs import targets_along
@@ -41,7 +42,6 @@ MODEL_VERSION = "online-1"
 TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
 
-_DAY_MS = 86_400_000
 
 Watch = Callable[[int, OnlineForecaster, Learned, F32], None]
 """Row, the forecaster, what it learned from the row, and the forecasts ``[Z, H, M, Q]``."""
@@ -52,7 +52,7 @@ class BacktestOptions:
     """Everything besides its recordings that a backtest depends on."""
 
     every_ms: int = 1_800_000
-    warmup_ms: int = 14 * _DAY_MS
+    warmup_ms: int = 14 * DAY_MS
     until_ms: int | None = None  # no origin after this much of a zone's recording
     latitude: float | None = None
     longitude: float | None = None
@@ -89,9 +89,9 @@ def spec_of(table: Table) -> ForecastSpec:
             f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}",
             "Say under [columns] in recording.toml which column holds each, or name the columns so.",
         )
-    horizons = tuple(h for h in HORIZONS_MIN if h * 60_000 % table.step_ms == 0)
+    horizons = tuple(h for h in HORIZONS_MIN if h * MINUTE_MS % table.step_ms == 0)
     return ForecastSpec(tuple(VOCABULARY), targets, horizons, step_ms=table.step_ms,
-                        lookback_steps=_DAY_MS // table.step_ms)  # fmt: skip
+                        lookback_steps=DAY_MS // table.step_ms)  # fmt: skip
 
 
 def replay(
@@ -132,7 +132,7 @@ class _Replay:
         self._steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
         ahead = np.concatenate([ends, ends[-1] + np.arange(1, self._steps[-1] + 1) * spec.step_ms])
         self._sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
-        self._day_bin = ends % _DAY_MS // spec.step_ms
+        self._day_bin = ends % DAY_MS // spec.step_ms
         self.forecaster = OnlineForecaster(spec, zones, options.pretrained, fine_tunes=options.fine_tune)
         self._sensors = SensorFaults(spec.channels, spec.step_ms, zones)
         self._drift, self._grower = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec)
@@ -191,10 +191,10 @@ class _Replay:
                 "Make the warm-up shorter, or let the backtest end later.",
             )
         if not self._issued:
-            days = max(last - first for first, last in self._table.spans) / _DAY_MS
+            days = max(last - first for first, last in self._table.spans) / DAY_MS
             raise HothouseError(
                 "no zone is longer than the warm-up: nothing to forecast",
-                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / _DAY_MS:.3g}: make that shorter.",
+                f"The longest has {days:.1f} days, and the warm-up {self._warmup_ms / DAY_MS:.3g}: make that shorter.",
             )
         zone, origin_ms, quantiles, climatology, network, frozen, version = zip(*self._issued, strict=True)
         at, when = np.array(zone, dtype=np.int64), np.array(origin_ms, dtype=np.int64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from models.durations import MINUTE_MS
 from models.spec import QUANTILES
 from services.backtest.prequential import Forecasts
 from services.backtest.table import Table
@@ -46,7 +47,7 @@ def predictions(table: Table, forecasts: Forecasts) -> pd.DataFrame:
 
 
 def _ahead_ms(forecasts: Forecasts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array(forecasts.spec.horizons_min, dtype=np.int64) * 60_000
+    return np.array(forecasts.spec.horizons_min, dtype=np.int64) * MINUTE_MS
 
 
 def scores(table: Table, forecasts: Forecasts) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from edge.recordings.columns import Column, Mapping, find_column, load_mapping
 from edge.recordings.findings import TARGETS
 from edge.recordings.recording import Recording, RecordingError, load_recording
+from models.durations import DAY_MS, HOUR_MS
 from models.features.inputs import sun_elevation_deg
 from services.backtest.recording_rows import heard_rows, zone_rows
 from services.errors import HothouseError
@@ -28,7 +29,7 @@ Bool = npt.NDArray[np.bool_]
 STEPS_MS = (300_000, 600_000, 900_000, 1_800_000)
 """A row's length is the longest of these that the recording's interval fills."""
 
-LONGEST_GAP_MS = 366 * 86_400_000
+LONGEST_GAP_MS = 366 * DAY_MS
 """A jump in time that is longer is a date mistyped."""
 
 
@@ -162,7 +163,7 @@ def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longit
     if latitude is None or longitude is None:
         return np.full(local_ms.shape, np.nan, dtype=np.float32)
     if timezone is None:
-        utc_ms = local_ms - round(longitude / 15 * 3_600_000)
+        utc_ms = local_ms - round(longitude / 15 * HOUR_MS)
     else:
         quarters, at = np.unique(local_ms // 900_000, return_inverse=True)
         utc_ms = local_ms - np.array([_offset_ms(int(q) * 900, timezone) for q in quarters], dtype=np.int64)[at]

@@ -25,6 +25,7 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
 from edge.timing import Periodic
+from models.durations import DAY_MS, MINUTE_MS
 from services.app import System
 from services.config import Settings
 from services.demo.memory_watch import MemoryWatch
@@ -42,9 +43,8 @@ from services.runtime.interrupts import ended_by_signals, ignored_interrupts, qu
 __all__ = ["run_demo"]
 
 HISTORY_INTERVAL_MS = 300_000
-LIVE_INTERVAL_MS = 60_000
+LIVE_INTERVAL_MS = MINUTE_MS
 """Simulated devices send every minute; of the past there is what climate computers keep of it."""
-DAY_MS = 86_400_000
 START_PATIENCE_S = 120.0
 """Without anything coming nearer to the first forecast."""
 DRAIN_TIMEOUT_S = 20.0

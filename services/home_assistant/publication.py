@@ -15,6 +15,7 @@ import msgspec
 
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import is_weather
+from models.durations import MINUTE_MS
 from services.home_assistant.alert_states import RULES, SITE_RULES, ZoneAlerts
 from services.home_assistant.documents import About, site_document, zone_document
 from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
@@ -24,7 +25,7 @@ from services.serve.view import input_age_s, usable_for_s
 
 __all__ = ["Publication"]
 
-ASK_EVERY_MS = 15 * 60_000
+ASK_EVERY_MS = 15 * MINUTE_MS
 """How often a zone's scenarios are asked for tonight and tomorrow, in the stream's time."""
 
 Events = Sequence[Mapping[str, Any]]

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from models.durations import MINUTE_MS
 from services.messages import ForecastPath, ModelRow, ZoneForecast
 
 __all__ = ["MAX_ATTRIBUTES_BYTES", "site_state", "zone_state"]
@@ -74,7 +75,7 @@ def _ahead(points: Sequence[Any], path: ForecastPath | None, target: str, timezo
         "p10": shown["p10"], "p90": shown["p90"],
     }  # fmt: skip
     if path is not None and target in path["targets"]:
-        band, begin_ms = path["targets"][target], shown["time_ms"] - shown["horizon_min"] * 60_000
+        band, begin_ms = path["targets"][target], shown["time_ms"] - shown["horizon_min"] * MINUTE_MS
         columns = (path["horizon_min"], band["p10"], band["p50"], band["p90"])
         attributes["path"] = [
             [_local(datetime.fromtimestamp(begin_ms / 1000 + 60 * minutes, UTC).isoformat(), timezone),

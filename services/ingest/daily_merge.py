@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 
+from models.durations import DAY_MS, HOUR_MS
 from services.errors import FirstError, HistoryError
 from services.ingest.figures import Failures
 from services.ingest.snapshots.stores import Stores
 
 __all__ = ["DailyMerge"]
-
-DAY_MS = 86_400_000
-HOUR_MS = 3_600_000
 
 
 class DailyMerge:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import MINUTE_MS
 from models.features.inputs import targets_of
 from models.features.regressors import HOLD_MS
 from models.features.report_gaps import silent_after_s
@@ -99,34 +99,33 @@ def zone_forecasts(
     forecast at all; with their ``path [Z, T, M, Q]`` and the newest ``readings`` where they are given.
     """
     readings = readings or readings_of_row(spec, origin)
-    targets_now, sources = targets_of(readings.values, spec), {one: inputs_of(spec, one) for one in spec.targets}
-    times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
-    at = [(horizon, ms, utc_text(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
+    sources = {target: inputs_of(spec, target) for target in spec.targets}
+    now, targets_now = _numbers(readings.values), _numbers(targets_of(readings.values, spec))
+    ages_s, freshness_s = np.rint(readings.ages_s).astype(np.int64).tolist(), _numbers(origin.ages_s)
+    forecasts = _forecasts(spec, origin.end_ms, quantiles)
+    paths = None if path is None else _paths(spec, path)
+    columns = [spec.channels.index(channel) for channel in inputs_of(spec)]
+    is_late = np.asarray((origin.ages_s[:, columns] > _least_s(spec)).any(axis=1))
     published = []
     for z, zone in enumerate(origin.zones):
-        now = dict(zip(spec.channels, map(_number, readings.values[z].tolist()), strict=True))
-        now.update(zip(spec.targets, map(_number, targets_now[z].tolist()), strict=True))
-        ages = dict(zip(spec.channels, map(round, readings.ages_s[z].tolist()), strict=True))
+        known = dict(zip(spec.channels, now[z], strict=True)) | dict(zip(spec.targets, targets_now[z], strict=True))
+        ages = dict(zip(spec.channels, ages_s[z], strict=True))
         ages.update({target: max(ages[channel] for channel in sources[target]) for target in spec.targets})
+        late = degraded_reasons(spec, origin.ages_s[z], readings.gaps_s[z]) if is_late[z] else ()
         published.append(
             ZoneForecast(
                 site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=utc_text(origin.end_ms),
-                step_s=spec.step_ms // 1000, model_version=version, now=now,
-                now_age_s={metric: age_s for metric, age_s in ages.items() if age_s and now[metric] is not None},
-                degraded=[
-                    *degraded_reasons(spec, origin.ages_s[z], readings.gaps_s[z]),
-                    *(origin.faults[z] if origin.faults else ()),
-                ],
+                step_s=spec.step_ms // 1000, model_version=version, now=known,
+                now_age_s={metric: age_s for metric, age_s in ages.items() if age_s and known[metric] is not None},
+                degraded=[*late, *(origin.faults[z] if origin.faults else ())],
                 reports_every_s=int(readings.zone_gaps_s[z]),
-                freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
-                forecasts={
-                    target: [_point(*when, *said) for when, said in zip(at, quantiles[z, :, m].tolist(), strict=True)]
-                    for m, target in enumerate(spec.targets) if np.isfinite(quantiles[z, :, m]).all()
-                },
+                freshness_s=dict(zip(spec.channels, freshness_s[z], strict=True)), forecasts=forecasts[z],
             )
         )  # fmt: skip
-        if path is not None:
-            published[-1]["path"] = _path(spec, path[z], tuple(published[-1]["forecasts"]))
+        if paths is not None:
+            horizon_min, bands = paths
+            said = {target: bands[z][target] for target in forecasts[z]}
+            published[-1]["path"] = ForecastPath(horizon_min=horizon_min, targets=said)
     return published
 
 
@@ -153,19 +152,13 @@ def zone_mixtures(
     return found
 
 
-def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath:
-    minutes = path_steps(spec) * spec.step_ms // 60_000
-    bands = {target: _band(path[:, spec.targets.index(target)]) for target in targets}
-    return ForecastPath(horizon_min=minutes.tolist(), targets=bands)
-
-
 def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: I64) -> list[str]:
     """Why a zone's forecast is weaker than it should be, a sentence a channel; ``ages_s [C]``. That a channel was never
     read is no reason: not every zone has each sensor, and what it lacks weakens no forecast of the others.
 
     ``gaps_s [K]`` is how often the targets' inputs usually come, as ``report_gaps_s`` gives it.
     """
-    least_s = max(STALE_AFTER_S, 2 * spec.step_ms // 1000)
+    least_s = _least_s(spec)
     most_s = max(least_s, (HOLD_MS + spec.step_ms) // 1000)
     reasons = []
     for channel, gap_s in zip(inputs_of(spec), gaps_s.tolist(), strict=True):
@@ -175,17 +168,52 @@ def degraded_reasons(spec: ForecastSpec, ages_s: F32, gaps_s: I64) -> list[str]:
     return reasons
 
 
-def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> ForecastPoint:
-    return ForecastPoint(
-        horizon_min=horizon_min, time_ms=time_ms, time=time,
-        p10=round(p10, DECIMALS), p50=round(p50, DECIMALS), p90=round(p90, DECIMALS),
-    )  # fmt: skip
+def _least_s(spec: ForecastSpec) -> int:
+    """An input that is no older weakens no forecast, however often it comes."""
+    return max(STALE_AFTER_S, 2 * spec.step_ms // 1000)
 
 
-def _band(path: F32) -> dict[str, list[float]]:
-    rounded = np.round(path.astype(np.float64), DECIMALS)
-    return dict(zip(("p10", "p50", "p90"), rounded.T.tolist(), strict=True))
+def _forecasts(spec: ForecastSpec, end_ms: int, quantiles: F32) -> list[dict[str, list[ForecastPoint]]]:
+    """Target -> its points, of each zone; a zone lacks targets that cannot be forecast at each horizon."""
+    times = [end_ms + horizon * MINUTE_MS for horizon in spec.horizons_min]
+    at = [(horizon, ms, utc_text(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
+    can_be = np.asarray(np.isfinite(quantiles).all(axis=(1, 3)))  # [Z, M]
+    said = _rounded(quantiles).swapaxes(1, 2).tolist()  # [Z, M, H, Q]
+    return [
+        {
+            target: [
+                # A TypedDict that is called takes twice the time, and there are forty points a zone.
+                {"horizon_min": horizon, "time_ms": ms, "time": time, "p10": p10, "p50": p50, "p90": p90}
+                for (horizon, ms, time), (p10, p50, p90) in zip(at, said[z][m], strict=True)
+            ]
+            for m, target in enumerate(spec.targets) if can_be[z, m]
+        }
+        for z in range(len(quantiles))
+    ]  # fmt: skip
 
 
-def _number(value: float) -> float | None:
-    return round(value, DECIMALS) if math.isfinite(value) else None  # JSON knows no NaN
+def _paths(spec: ForecastSpec, path: F32) -> tuple[list[int], list[dict[str, dict[str, list[float]]]]]:
+    """The path's minutes, and of each zone target -> p10, p50, p90."""
+    minutes: list[int] = (path_steps(spec) * spec.step_ms // MINUTE_MS).tolist()
+    said = _rounded(path).transpose(0, 2, 3, 1).tolist()  # [Z, M, Q, T]
+    bands = [
+        {
+            target: dict(zip(("p10", "p50", "p90"), of, strict=True))
+            for target, of in zip(spec.targets, zone, strict=True)
+        }
+        for zone in said
+    ]
+    return minutes, bands
+
+
+def _rounded(values: F32) -> npt.NDArray[np.float64]:
+    exact: npt.NDArray[np.float64] = np.asarray(values, np.float64)  # else digits of single precision would be shown
+    return np.round(exact, DECIMALS)
+
+
+def _numbers(values: F32) -> list[list[float | None]]:
+    """Rows of numbers; JSON knows no NaN."""
+    numbers = _rounded(values).astype(object)
+    numbers[~np.isfinite(values)] = None
+    rows: list[list[float | None]] = numbers.tolist()
+    return rows

@@ -13,6 +13,7 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage, next_issue_ms
 from edge.wire.reading import FUTURE_TOLERANCE_MS
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS
 from services.ingest import zone_answers
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import PastRows
@@ -28,8 +29,6 @@ from services.messages import (
 )
 
 __all__ = ["FairLock", "Questions", "SilentZone"]
-
-DAY_MS = 86_400_000
 
 
 class SilentZone(TypedDict):

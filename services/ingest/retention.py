@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from edge.log import Log, Record
 from edge.timing import Periodic
+from models.durations import DAY_MS
 
 __all__ = ["Retention"]
 
-DAY_MS = 86_400_000
 LOOK_EVERY_S = 3600.0
 LOOK_EVERY_RECORDS = 5_000
 """Also where the newest receive time stands still; the newest of these records say what time it is."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from edge.log import Log, LogError
 from edge.timing import Periodic
+from models.durations import HOUR_MS
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.forecast_spec import forecast_spec
@@ -97,7 +98,7 @@ class Shard:
         stores = self._stores = Stores.of(storage, spec, settings.stream.step_s, writer=min(partitions, default=0))
         snapshots = {number: Snapshots(storage, number, SNAPSHOTS) for number in partitions}
         self._failures = Failures()
-        ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
+        ring_steps = settings.stream.ring_hours * HOUR_MS // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
         self._recovery = Recovery(settings, spec, log, snapshots, stores, queue, self._changing, clock_s)
         self._partitions = self._recovery.partitions

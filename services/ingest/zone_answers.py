@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.plan import PlanMessage
+from models.durations import HOUR_MS
 from models.features.inputs import day_bins
 from services.ingest.forecasting import zone_mixtures
 from services.ingest.learned.partition_learner import PartitionLearner
@@ -88,7 +89,7 @@ def baseline(learner: PartitionLearner, site: str, zone: str, origin_ms: int, no
 def past(learner: PartitionLearner, site: str, zone: str, hours: int) -> PastRows:
     """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
     rows, spec = learner.parts.past, learner.spec
-    ends, values = rows.recent(rows.index(site, zone), hours * 3_600_000 // spec.step_ms)
+    ends, values = rows.recent(rows.index(site, zone), hours * HOUR_MS // spec.step_ms)
     return ends.tolist(), {
         name: [None if np.isnan(v) else float(f"{v:.4g}") for v in column]
         for name, column in zip(spec.targets, values.T, strict=True)

@@ -19,6 +19,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from services.messages import LiveEvent, ModelRow, ShownAlert, ShownAlerts, ZoneForecast
 from services.serve.components import Figures, left_in
 
@@ -26,7 +27,6 @@ __all__ = ["PAST_HOURS", "LiveState", "LiveStateChanges", "ZonePast"]
 
 PAST_HOURS = 48
 MAX_EVENTS = 200
-_HOUR_MS = 3_600_000
 
 
 class LiveStateChanges(TypedDict, total=False):
@@ -222,7 +222,7 @@ class _Track:
             return  # the same step again: a forecast that was computed anew after a swap
         self._times.append(end_ms)
         self._rows.extend([np.nan if (value := values.get(name)) is None else value for name in self.targets])
-        if over := bisect_left(self._times, end_ms - PAST_HOURS * _HOUR_MS):
+        if over := bisect_left(self._times, end_ms - PAST_HOURS * HOUR_MS):
             del self._times[:over], self._rows[: over * len(self.targets)]
 
     def widen(self, targets: tuple[str, ...]) -> None:

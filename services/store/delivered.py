@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from edge.log import partition_of
+from models.durations import DAY_MS
 from services.errors import HistoryError, NotStoredError
 from services.store.influx.gaps import KINDS, Gap, Gaps, Stream, StreamKind
 from services.store.storage import Storage, stored_in
@@ -21,7 +22,6 @@ from services.store.tables.table_reader import TableReader
 
 __all__ = ["Delivered"]
 
-_DAY_MS = 86_400_000
 
 _Note = dict[StreamKind, dict[str, int]]
 
@@ -64,12 +64,12 @@ class Delivered:
                 self._save(number)
                 continue
             for site, newest_ms in newest.items():
-                first_ms = max(rows.oldest_ms(site) - 1, 0) // _DAY_MS * _DAY_MS - 1
+                first_ms = max(rows.oldest_ms(site) - 1, 0) // DAY_MS * DAY_MS - 1
                 rows_ms, forecasts_ms = (max(note[kind].get(site, 0), first_ms) for kind in KINDS)
                 if rows_ms < newest_ms:
                     gaps.add(Stream("rows", site), Gap(rows_ms, newest_ms))
                 # A forecast may have been kept before its row was.
-                gaps.add(Stream("forecasts", site), Gap(forecasts_ms, newest_ms + _DAY_MS))
+                gaps.add(Stream("forecasts", site), Gap(forecasts_ms, newest_ms + DAY_MS))
         return gaps
 
     def _load(self, number: int) -> _Note | None:

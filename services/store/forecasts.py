@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS, MINUTE_MS
 from services.errors import HistoryError
 from services.messages import SaidAhead
 from services.store.parquet import day_of, read_between, read_table, unreadable, version_of, write_table, write_tables
@@ -35,7 +36,6 @@ _VALUES = ("p10", "p50", "p90", "network", "climatology")
 
 _ROOT = "history/forecasts"
 _NUMBERED = 4
-DAY_MS = 86_400_000
 LAST_MS = 250_000_000_000_000  # the year 9892
 
 MERGE_ROWS = 1 << 17
@@ -133,7 +133,7 @@ class IssuedForecasts:
         """What was said of one target ``horizon_min`` before each time of ``start_ms < time <= end_ms``, by time; of
         several that were issued for an origin the newest. Raises as :meth:`read`.
         """
-        lead_ms = horizon_min * 60_000
+        lead_ms = horizon_min * MINUTE_MS
         after_ms, until_ms = start_ms - lead_ms, end_ms - lead_ms
         wanted = (
             (pc.field("site") == site) & (pc.field("zone") == zone) & (pc.field("target") == target)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS
 from services.errors import FirstError, HistoryError
 from services.store.imports.missing_rows import COUNTERS, age_column, differing, filled, of_pauses, without_pauses
 from services.store.rows import ClosedStep, DeviceRows
@@ -34,9 +35,8 @@ an import or a replay makes rows of the new step where there are old ones, those
 readers of the new step miss them. What is there stays, and nobody counts a time twice.
 """
 
-_DAY_MS = 86_400_000
 
-LOOK_BACK_MS = 31 * _DAY_MS
+LOOK_BACK_MS = 31 * DAY_MS
 """So much at once an import reads to look for a zone's row before: a file of a month, which is read whole anyway."""
 FLUSHED_ROWS = 100_000
 """About as many rows, of zones and devices, are written at once: they are in memory several times then."""
@@ -152,7 +152,7 @@ class History:
         ends = new["end_ms"].to_numpy()
         first_ms, last_ms = int(ends.min()), int(ends.max())
         around, unknown = [there], set(pc.unique(new["zone"]).to_pylist())
-        until_ms, back_ms = first_ms - 1, _DAY_MS  # most zones have rows of the day before
+        until_ms, back_ms = first_ms - 1, DAY_MS  # most zones have rows of the day before
         while unknown and self.zones.files(None, until_ms, [site], unknown):  # the pause may have begun months ago
             before = self.zones.read(until_ms - back_ms, until_ms, [site], unknown, columns=columns)
             assert before is not None  # as there is a file
@@ -162,7 +162,7 @@ class History:
         paused = new.filter(pa.array(of_pauses(new, pa.concat_tables(around, promote_options="default"), self.step_s)))
         if not len(paused):
             return new
-        missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, _DAY_MS
+        missed, after_ms, length_ms = set(paused["zone"].to_pylist()), last_ms, DAY_MS
         while missed and self.zones.files(after_ms, None, [site], missed):  # the pause's end may be months away
             after = self.zones.read(after_ms, after_ms + length_ms, [site], missed, columns=columns)
             assert after is not None
@@ -201,10 +201,10 @@ class History:
         newest as long as another site does. Where all are ahead, ``now_ms`` may be what is wrong, and all count.
         """
         span = self.zones.span_ms(self.step_s)
-        if span is None or span[1] <= now_ms + _DAY_MS:
+        if span is None or span[1] <= now_ms + DAY_MS:
             return span
         newest = self.zones.newest_of_sites_ms(self.step_s).values()
-        return span[0], max((each for each in newest if each <= now_ms + _DAY_MS), default=span[1])
+        return span[0], max((each for each in newest if each <= now_ms + DAY_MS), default=span[1])
 
     def covered_ms(self, from_ms: int, to_ms: int) -> int:
         """How much of a time there are rows of: pauses of more than a day do not count. No row is read."""

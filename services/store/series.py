@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
+from models.durations import HOUR_MS
 from services.errors import ConfigError
 from services.messages import ZoneForecast
 from services.store.influx.gaps import Gap, Gaps, Stream
@@ -35,7 +36,7 @@ LONGEST_BACKOFF_S = 30.0
 REFUSED = (401, 403)
 """What InfluxDB answers where it does not take a token, or for this bucket."""
 
-PIECE_MS = 6 * 3_600_000
+PIECE_MS = 6 * HOUR_MS
 """How much of a gap is read from the history at a time."""
 
 LOOK_EVERY_S = 1.0

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from edge.wire.plan import DAY_MS, METRICS_OF, PlanMessage, decode_plan, plan_topic
+from edge.wire.plan import METRICS_OF, PlanMessage, decode_plan, plan_topic
 from edge.wire.topic import SITE_ZONE
+from models.durations import DAY_MS, HOUR_MS
 
 __all__ = ["DEVICE", "WeatherError", "plan_of_answer", "query"]
 
@@ -24,9 +25,8 @@ DEVICE = "weather-service"
 _MEAN_OF_HOUR_BEFORE = "radiation"
 """Ends the names of variables that are means of the hour before their time; the others are of that instant."""
 
-_HOUR_MS = 3_600_000
 _UNITS = {"W/m²": ("W/m²", "W/m^2"), "m/s": ("m/s", "ms"), "°": ("°",), "°C": ("°C",), "%": ("%",)}
-_PAST_MS = 6 * _HOUR_MS
+_PAST_MS = 6 * HOUR_MS
 """Values that have passed tell how right the forecast is until now; they are kept for this many hours."""
 
 _LAST_S = 253_402_300_799
@@ -72,7 +72,7 @@ def plan_of_answer(
         except WeatherError as error:
             missing.append(str(error))
             continue
-        back_ms = _HOUR_MS // 2 if variable.endswith(_MEAN_OF_HOUR_BEFORE) else 0
+        back_ms = HOUR_MS // 2 if variable.endswith(_MEAN_OF_HOUR_BEFORE) else 0
         path = [(ms - back_ms, value) for ms, value in zip(times_ms, found, strict=True) if value is not None]
         first_ms, last_ms = fetched_ms - _PAST_MS, fetched_ms + 15 * DAY_MS
         kept = [point for point in path if first_ms <= point[0] <= last_ms]

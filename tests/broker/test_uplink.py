@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -25,10 +24,10 @@ from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
 from edge.mqtt.device_logins import DeviceLogins
-from edge.wire.reading import Sample
-from edge.wire.samples import decode_samples, encode_samples
+from edge.wire.samples import decode_samples
 from services.ingest.windows.seen_origins import SeenOrigins
-from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_broker, until
+from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
+from tests.broker.uplinks import CRASHING, NOW, RECORDS, filled, status
 from tests.ci.record import balance
 from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s
@@ -36,48 +35,13 @@ from tests.running import running_gateway
 
 pytestmark = pytest.mark.broker
 
-NOW = 1_646_092_800_000
-RECORDS = 300
 PLANS = RECORDS // 10
-
-CRASHING = """
-import os, signal, sys
-from edge.gateway import command
-from edge.gateway.uplink.forward import Uplink
-
-class Crashing(Uplink):
-    def __init__(self, *given):
-        super().__init__(*given, after_send=lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-command.Uplink = Crashing
-sys.exit(command.main())
-"""
-
-
-def filled(path: Path, site: str = "demo") -> None:
-    """A buffer that holds records of every kind."""
-    log = SqliteLog(path)
-    records = []
-    for n in range(RECORDS):
-        payload = encode_samples([Sample(site, "z1", "climate", BOOT, n, NOW + n, {"rh_pct": 71.0})])
-        records.append(NewRecord(site, "samples", NOW + n, payload))
-        if n % 10 == 0:
-            records.append(NewRecord(site, "tick", NOW + n, b""))
-            records.append(NewRecord(site, "plan", NOW + n, b'{"issued": 1}', f"hothouse/v1/{site}/z1/grower/plan"))
-    log.append(records)
-    log.close()
 
 
 def environment(folder: Path, broker: LocalBroker, **more: Any) -> dict[str, str]:
     """The settings of a gateway at a broker, its log and its status file in ``folder``."""
     own = broker_settings(broker.address, password_file=broker.password_file)
     return gateway_environment(data_dir=folder, mqtt=own, **more)
-
-
-def status(folder: Path) -> dict[str, Any]:
-    """What a gateway's status file holds, empty before there is one."""
-    path = folder / "gateway-status.json"
-    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def arrived(path: Path) -> list[Record]:

@@ -13,7 +13,7 @@ from services.config import SiteNames
 from services.serve.api.assets import PAGE
 from tests.browser.driver import Page
 from tests.browser.serving import House, opened
-from tests.services.serve.test_page_files import files_of
+from tests.services.serve.page_files import files_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

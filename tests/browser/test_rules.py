@@ -34,7 +34,7 @@ def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: R
     rules.until(f"({BAR}).includes('1 change is not saved.')")
     rules.ask(f"{field('limit')}.focus()")
     save(rules, "op-key")
-    rules.until(f"({BAR}).includes('Saved. It takes effect in a second or two.')")
+    rules.until(f"({BAR}).includes('Saved. It takes effect within half an hour.')")
     assert house.changes == {
         "frost": {"limit": 9.5, "chance": 0.4, "severity": "info", "hours": ["18:00", "24:00"]}
     }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from services.runtime.ports import free_port
 from tests.browser.driver import Page
-from tests.e2e.test_demo import Run
+from tests.e2e.command_run import Run
 from tests.patience import patience_s
 
 # `make test` has the views over states that are made (test_views.py), and the whole system without a browser

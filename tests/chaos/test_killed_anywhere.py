@@ -22,7 +22,7 @@ from services.config import load_settings
 from services.log import open_settings_log
 from services.store.storage import Storage, StorageAddress, open_storage
 from tests.chaos.rows_process import SITES
-from tests.chaos.test_storage_killed import PARTITION, content, saved, undisturbed, written_config
+from tests.chaos.stored_shard import PARTITION, content, saved, undisturbed, written_config
 from tests.chaos.told_child import AT_FIRST_S, ToldChild
 from tests.chaos.written_rows import FOLDERS, key_of, make_old_history, old_rows, rows_there, rows_to_be
 from tests.ci.record import balance

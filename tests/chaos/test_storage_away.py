@@ -19,7 +19,7 @@ import pytest
 from edge.log import Log, NewRecord
 from services.config import load_settings
 from services.log import open_settings_log
-from tests.chaos.test_storage_killed import PARTITION, content, saved, undisturbed, written_config
+from tests.chaos.stored_shard import PARTITION, content, saved, undisturbed, written_config
 from tests.contracts.faulty_proxy import FaultyProxy
 from tests.patience import patience_s
 from tests.patience import until as wait_until

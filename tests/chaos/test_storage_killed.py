@@ -9,31 +9,23 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from edge.log import Log, partition_of
 from services.config import Settings, load_settings
-from services.ingest.alerts.alert_journal import JournalReader, journals
-from services.ingest.shard import Executors, Outputs, Shard
 from services.log import open_settings_log
-from services.store.deadletters import read_dead_letters
-from services.store.history import History
-from services.store.series import NullSeries
-from services.store.storage import StorageAddress, open_storage, storage_of
-from tests.chaos.shard_process import NoLiveState, baseline_forecast
+from services.store.storage import address_of, open_storage, storage_of
+from tests.chaos.stored_shard import PARTITION, content, saved, undisturbed, written_config
 from tests.ci.record import balance
 from tests.patience import patience_s
 from tests.patience import until as wait_until
 from tests.s3 import s3_address
-from tests.services.ingest.rig import Clock, Inline, day, issued_by
+from tests.services.ingest.rig import day
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 
 KILLS = 4
 STEPS = 60
-PARTITION = partition_of("demo", 4)
 
 
 @pytest.fixture
@@ -42,61 +34,9 @@ def config(tmp_path: Path) -> Path:
     return written_config(tmp_path, s3_address(tmp_path))
 
 
-def written_config(folder: Path, where: StorageAddress | None, more: str = "") -> Path:
-    """Settings with that storage, and ``more`` of it; ``None`` is the folder in ``data_dir``."""
-    file, storage = folder / "hothouse.toml", ""
-    if where is not None:
-        storage = f"""\
-[storage]
-url = "{where.url}"
-endpoint = "{where.endpoint}"
-region = "{where.region}"
-path_style = true
-credentials_file = "{where.credentials_file}"
-{more}
-"""
-    file.write_text(f"""\
-data_dir = "{folder / "data"}"
-
-{storage}
-[stream]
-snapshot_s = 0.2
-
-[[sites]]
-name = "demo"
-timezone = "Europe/Amsterdam"
-""")
-    return file
-
-
 def started(config: Path) -> subprocess.Popen[bytes]:
     """A shard of all partitions."""
     return subprocess.Popen([sys.executable, "-m", "tests.chaos.shard_process", str(config), "0", "1"])
-
-
-def content(settings: Settings) -> dict[str, Any]:
-    """Every row, to the bit, every dead letter and change of an alert, and which forecasts were issued."""
-    history = History(storage_of(settings), ())
-    origins = [one.origin_ms for one in issued_by(settings)]
-    # As text: a missing value is not equal to itself.
-    rows = {kind: [repr(row) for row in history.read(kind=kind).to_pylist()] for kind in ("zones", "devices")}
-    storage = storage_of(settings)
-    letters = read_dead_letters(storage, 10_000)
-    alerts = [entry for name in journals(storage) for entry in JournalReader(storage, name).read(0, 10_000)[0]]
-    return {**rows, "origins": origins, "letters": letters, "alerts": alerts}
-
-
-def undisturbed(config: Path, log: Log, folder: Path) -> dict[str, Any]:
-    """The same of a shard that never died, with its storage in a folder."""
-    settings = load_settings(config, data_dir=folder, storage={"url": ""})
-    outputs, inline = Outputs(NullSeries(), NoLiveState()), Inline()
-    shard = Shard(
-        settings, range(log.partitions), log, baseline_forecast, outputs, Executors(inline, inline, inline), Clock(0.2)
-    )
-    while shard.step():
-        pass
-    shard.close()
-    return content(settings)
 
 
 def test_a_kill_at_any_moment_loses_nothing_on_a_bucket(config: Path, tmp_path: Path) -> None:
@@ -163,19 +103,7 @@ def test_two_writers_of_a_partition_on_a_bucket(config: Path) -> None:
 
 def epoch(settings: Settings) -> int:
     """How often partition 0 was claimed."""
-    found = open_storage.__wrapped__(_address(settings)).list_folder("snapshots").names
+    found = open_storage.__wrapped__(address_of(settings)).list_folder("snapshots").names
     if "p0.epoch" not in found:
         return 0
     return int(storage_of(settings).read("snapshots/p0.epoch").content.split()[0])
-
-
-def saved(settings: Settings) -> int:
-    """The largest offset that snapshots of any partition stand for."""
-    names = open_storage.__wrapped__(_address(settings)).list_folder("snapshots").names
-    return max((int(n.removesuffix(".snapshot").split("-")[1]) for n in names if n.endswith(".snapshot")), default=0)
-
-
-def _address(settings: Settings) -> Any:
-    from services.store.storage import address_of
-
-    return address_of(settings)

@@ -19,7 +19,7 @@ from edge.figure_fields import Figure, figures_of
 from services.serve.components import SHOWN_ON_METRICS
 from tests.conftest import require_program
 from tests.patience import patience_s, until
-from tests.prometheus.test_rules import said_by
+from tests.prometheus.said import said_by
 from tests.prometheus.whole_system import START_MS, Whole, whole
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"

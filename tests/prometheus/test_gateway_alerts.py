@@ -25,7 +25,7 @@ from edge.wire.samples import encode_samples
 from edge.wire.topic import sample_topic
 from services.runtime.ports import free_port
 from tests.broker.conftest import BOOT, device, local_broker
-from tests.broker.test_tls import tls_broker
+from tests.broker.tls_brokers import tls_broker
 from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s, until
 from tests.prometheus.server import Prometheus

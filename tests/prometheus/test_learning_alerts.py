@@ -32,7 +32,7 @@ from tests.prometheus.told_figures import ends, fires, watched
 from tests.services.learn.fakes import Clock, FakeCluster
 from tests.services.learn.synthetic import SCHEMA
 from tests.services.serve.fakes import SPEC
-from tests.services.serve.models.test_forecaster import Link
+from tests.services.serve.models.links import Link
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 

@@ -14,17 +14,11 @@ from edge.figure_fields import figures_of
 from services.serve.components import SHOWN_ON_METRICS
 from tests.conftest import require_program
 from tests.prometheus.rule_file import ALERTS, RULES, alerts
+from tests.prometheus.said import said_by
 
 ROOT = Path(__file__).parents[2]
 ROUTES = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
 HEADINGS = ["What it means", "What to look at", "What to do", "How it ends"]
-
-
-def said_by(*command: str | Path) -> str:
-    """What a tool says; the test fails with it where the tool is not content."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_promtool_finds_the_rules_right() -> None:

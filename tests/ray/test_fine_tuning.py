@@ -22,8 +22,8 @@ from services.learn.training.task import run_job, this_runtime
 from services.serve.models.forecaster import warm_up
 from services.serve.models.model_loading import load_model
 from services.store.history import History
-from tests.models.pretraining.test_fine_tuner import SPEC as TUNING_SPEC
-from tests.models.pretraining.test_fine_tuner import examples as tuning_examples
+from tests.models.pretraining.tuning_examples import SPEC as TUNING_SPEC
+from tests.models.pretraining.tuning_examples import examples as tuning_examples
 from tests.patience import patience_s
 from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import START_MS, small_settings, write_history

@@ -18,6 +18,7 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogError, LogFormatError
 from edge.log.kafka.address import KafkaAddress
+from models.durations import HOUR_MS
 
 __all__ = [
     "MAX_RECORD_BYTES",
@@ -83,7 +84,7 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
             raise LogFormatError(f"the topic {address.topic} is not a Hothouse log")
         if address.topic not in there and f"{address.topic}.meta" in there and facts.read(consumer).get(_NAME):
             _write(address, facts, {_NAME: b""})  # it was deleted: the one that is made now is another log
-        retention_ms = address.retention_h * 3_600_000 or -1
+        retention_ms = address.retention_h * HOUR_MS or -1
         # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
         # a gigabyte that was packed.
         common = {"max.message.bytes": str(MAX_RECORD_BYTES), "compression.type": "uncompressed"}

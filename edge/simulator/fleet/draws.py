@@ -12,6 +12,7 @@ import numpy as np
 
 from edge.simulator.physics.weather import Climate
 from edge.simulator.zone_config import HPS, LED, NO_LAMPS, Control, Crop, Lamps, Recipe, Shell, ZoneConfig
+from models.durations import DAY_MS
 
 __all__ = [
     "DRAWS_VERSION", "MOST_ZONES", "PlanHabit", "SensorHabit", "SiteDraw", "ZoneDraw", "chance", "draw_site",
@@ -22,7 +23,6 @@ DRAWS_VERSION = 1
 
 MOST_ZONES = 6
 _ZONES = np.array([0.45, 0.27, 0.12, 0.08, 0.05, 0.03])
-_DAY_MS = 86_400_000
 _FIRST_DAY, _DAYS = 18_262, 1_461  # 2020 to 2023
 _PLACE, _SEASON, _SHELL, _LAMPS, _PLANS, _SENSORS, _ZONE = range(7)
 _NEVER_C = -90.0  # so cold that a screen never closes
@@ -136,7 +136,7 @@ def draw_site(seed: int, index: int) -> SiteDraw:
     return SiteDraw(
         seed=seed, index=index, latitude=latitude, longitude=longitude,
         utc_offset_h=int(np.clip(round(longitude / 15.0) + int(rng.integers(0, 2)), -11, 11)),
-        start_ms=day * _DAY_MS, climate=_climate(rng, latitude), zones=zones,
+        start_ms=day * DAY_MS, climate=_climate(rng, latitude), zones=zones,
         sensors=_sensors(chance(seed, index, _SENSORS), zones[0].config), plans=_plans(chance(seed, index, _PLANS)),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from edge.simulator.fleet.growers import PLAN_BINS, PLAN_EVERY_MIN
 from edge.simulator.fleet.row_sensors import FLEET_METRICS
 from edge.simulator.fleet.site_forecasts import FORECAST_HOURS, FORECAST_METRICS
 from edge.simulator.simulated_site import WEATHER_METRICS
+from models.durations import MINUTE_MS
 
 __all__ = ["PLAN_METRICS", "RECORDING_FORMAT", "FleetRecording", "recording_layout"]
 
@@ -67,6 +68,6 @@ def recording_layout() -> Mapping[str, Any]:
     return {
         "format": RECORDING_FORMAT, "zone_metrics": list(FLEET_METRICS), "weather_metrics": list(WEATHER_METRICS),
         "forecast_metrics": list(FORECAST_METRICS), "forecast_hours": FORECAST_HOURS,
-        "plan_metrics": list(PLAN_METRICS), "plan_bins": PLAN_BINS, "plan_bin_ms": PLAN_EVERY_MIN * 60_000,
+        "plan_metrics": list(PLAN_METRICS), "plan_bins": PLAN_BINS, "plan_bin_ms": PLAN_EVERY_MIN * MINUTE_MS,
         "edit_how": list(HOW),
     }  # fmt: skip

@@ -23,6 +23,7 @@ from edge.simulator.physics.weather import Outside
 from edge.simulator.physics.wide_network import WideNetwork
 from edge.simulator.weather_forecasts import KNOWN_AFTER_H, RUN_HOURS
 from edge.simulator.zone_config import as_arrays
+from models.durations import MINUTE_MS
 
 __all__ = ["simulate_fleet"]
 
@@ -151,7 +152,7 @@ class _Fleet:
     def _recording(self, weather: F32) -> FleetRecording:
         sites, asked = self._sites[: self._asked], self._asked
         zones = [zone for zone in self._zones if zone[0] < asked]
-        z, step_ms = len(zones), self._every * 60_000
+        z, step_ms = len(zones), self._every * MINUTE_MS
         starts = np.array([site.start_ms for site in sites])
         values = np.stack([
             sense_zone(sites[s], n, self._values[number], self._every) for number, (s, n) in enumerate(zones)
@@ -169,14 +170,14 @@ class _Fleet:
             longitude=np.array([site.longitude for site in sites], np.float32),
             utc_offset_h=np.array([site.utc_offset_h for site in sites]),
             zone_site=np.array([s for s, _ in zones]), zone=np.array([n for _, n in zones]),
-            values=values, weather=seen, forecast_issued_ms=starts[:, None] + issues * 60_000,
+            values=values, weather=seen, forecast_issued_ms=starts[:, None] + issues * MINUTE_MS,
             forecast_came=np.stack([here[:asked] for _, _, here in self._runs], axis=1).astype(np.uint8),
-            forecast=forecast.astype(np.float32), plan_issued_ms=starts[self._of_site[:z], None] + issued * 60_000,
+            forecast=forecast.astype(np.float32), plan_issued_ms=starts[self._of_site[:z], None] + issued * MINUTE_MS,
             plan_came=came.astype(np.uint8), plan=plan,
             edit_zone=np.array([number for number, _ in edits], np.int64),
             edit_metric=np.array([PLAN_METRICS.index(edit.metric) for _, edit in edits], np.int64),
-            edit_begin_ms=np.array([edit.begin_min * 60_000 for _, edit in edits], np.int64),
-            edit_end_ms=np.array([edit.end_min * 60_000 for _, edit in edits], np.int64),
+            edit_begin_ms=np.array([edit.begin_min * MINUTE_MS for _, edit in edits], np.int64),
+            edit_end_ms=np.array([edit.end_min * MINUTE_MS for _, edit in edits], np.int64),
             edit_how=np.array([HOW.index(edit.how) for _, edit in edits], np.int64),
             edit_value=np.array([edit.value for _, edit in edits], np.float32),
             edit_planned=np.array([edit.planned for _, edit in edits], np.uint8),

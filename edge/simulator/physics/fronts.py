@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FrontTrack", "FrontWeather"]
+from models.durations import HOUR_MS
 
-_HOUR_MS = 3_600_000
+__all__ = ["FrontTrack", "FrontWeather"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class FrontTrack:
         self._hours = hours_between
         self._sd = air_mass_sd
         first = float(self._rng.standard_normal())
-        self._fronts = [_Front(start_ms - self._wait_ms(), first, first, 0.0, 3.0 * _HOUR_MS)]
+        self._fronts = [_Front(start_ms - self._wait_ms(), first, first, 0.0, 3.0 * HOUR_MS)]
         self._add()
 
     def over(self, minutes_ms: NDArray[np.int64]) -> FrontWeather:
         """The fronts' share of the weather at ascending times, Unix ms."""
-        while self._fronts[-1].passage_ms < minutes_ms[-1] + 24 * _HOUR_MS:
+        while self._fronts[-1].passage_ms < minutes_ms[-1] + 24 * HOUR_MS:
             self._add()
         self._fronts = [
             front for i, front in enumerate(self._fronts)
-            if i + 1 == len(self._fronts) or self._fronts[i + 1].passage_ms > minutes_ms[0] - 48 * _HOUR_MS
+            if i + 1 == len(self._fronts) or self._fronts[i + 1].passage_ms > minutes_ms[0] - 48 * HOUR_MS
         ]  # fmt: skip
         near = np.zeros(minutes_ms.size)
         mass = np.full(minutes_ms.size, self._fronts[0].before)
@@ -69,8 +69,8 @@ class FrontTrack:
         last = self._fronts[-1]
         after = 0.15 * last.after + float(np.sqrt(1 - 0.15**2) * self._rng.standard_normal())
         strength = float(self._rng.uniform(0.5, 1.0))
-        width = float(self._rng.uniform(2.5, 6.0)) * _HOUR_MS
+        width = float(self._rng.uniform(2.5, 6.0)) * HOUR_MS
         self._fronts.append(_Front(last.passage_ms + self._wait_ms(), last.after, after, strength, width))
 
     def _wait_ms(self) -> float:
-        return float(self._rng.gamma(2.5, self._hours / 2.5)) * _HOUR_MS
+        return float(self._rng.gamma(2.5, self._hours / 2.5)) * HOUR_MS

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edge.simulator.physics.fronts import FrontTrack, FrontWeather
 from edge.simulator.physics.sun import MINUTES_A_DAY, clear_sky_w_m2, sine_of_elevation
+from models.durations import DAY_MS, MINUTE_MS
 from models.psychrometrics import saturation_vapour_pressure_pa
 
 __all__ = [
@@ -25,8 +26,6 @@ __all__ = [
 
 _Array = NDArray[np.float64]
 _SIGMA = 5.67e-8
-_MINUTE_MS = 60_000
-_DAY_MS = 86_400_000
 _SPIN_UP_DAYS = 3
 _KEEP_DAYS = 3
 
@@ -97,27 +96,27 @@ class SyntheticWeather:
         self._seed = seed
         self._place = (latitude, longitude)
         self._climate = climate or Climate(coldest_day=25 if latitude >= 0 else 207)
-        self._next_day = start_ms // _DAY_MS - _SPIN_UP_DAYS
+        self._next_day = start_ms // DAY_MS - _SPIN_UP_DAYS
         self._days: dict[int, list[Outside]] = {}
         rng = np.random.default_rng([seed, 0])
         self._drift = rng.standard_normal(PROCESSES)
         self._surface_c = 0.0
-        track_start = self._next_day * _DAY_MS
+        track_start = self._next_day * DAY_MS
         self._fronts = FrontTrack(seed, track_start, self._climate.hours_between_fronts, self._climate.air_mass_sd_c)
 
     def at(self, ts_ms: int) -> Outside:
         """The weather at the minute that holds ``ts_ms``."""
-        day, rest = divmod(ts_ms, _DAY_MS)
+        day, rest = divmod(ts_ms, DAY_MS)
         while self._next_day <= day:
             self._days[self._next_day] = self._make_day(self._next_day)
             self._days.pop(self._next_day - _KEEP_DAYS, None)
             self._next_day += 1
         if day not in self._days:
             raise ValueError(f"the weather at {ts_ms} is past; it only runs forward")
-        return self._days[day][rest // _MINUTE_MS]
+        return self._days[day][rest // MINUTE_MS]
 
     def _make_day(self, day: int) -> list[Outside]:
-        minutes = day * _DAY_MS + np.arange(MINUTES_A_DAY) * _MINUTE_MS
+        minutes = day * DAY_MS + np.arange(MINUTES_A_DAY) * MINUTE_MS
         front, sine = self._fronts.over(minutes), sine_of_elevation(day, *self._place)
         drift = self._drift_day(day)
         columns, self._surface_c = weather_day(self._climate, day, drift, front, sine, self._surface_c)

@@ -26,6 +26,7 @@ from edge.simulator.simulator_source import SimulatorSource
 from edge.tls_files import tls_files
 from edge.wire.reading import EPOCH_2000_MS
 from edge.wire.topic import is_name
+from models.durations import MINUTE_MS
 
 __all__ = ["main"]
 
@@ -113,7 +114,7 @@ def _source(given: argparse.Namespace) -> SampleSource:
         )  # fmt: skip
     from edge.simulator.simulated_site import SimulatedSite  # a replay needs none of the physics
 
-    start_ms = time.time_ns() // 60_000_000_000 * 60_000 if given.start_ms is None else given.start_ms
+    start_ms = time.time_ns() // 60_000_000_000 * MINUTE_MS if given.start_ms is None else given.start_ms
     site = SimulatedSite(
         given.site, given.seed, start_ms, zones=given.zones, latitude=given.latitude, longitude=given.longitude,
         timezone=given.timezone,

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Mapping
 
 from edge.recordings.sample_source import new_boot
 from edge.wire.reading import Sample, encode_message
+from models.durations import DAY_MS, HOUR_MS
 
 __all__ = ["KINDS", "Disturbance", "parse_rates"]
 
 KINDS = ("duplicates", "late", "malformed", "future_ts", "out_of_range", "unknown_metric")
 """``duplicates`` and ``late`` are counted as such downstream; the others are reasons of a rejection."""
 
-LATE_MS = 3 * 3_600_000
+LATE_MS = 3 * HOUR_MS
 """How old a latecomer is unless said otherwise: far beyond any lateness, so its row has closed."""
 
-FUTURE_MS = 30 * 86_400_000
+FUTURE_MS = 30 * DAY_MS
 """How far ahead of its time a sample with a wrong clock is. A broker keeps it while a gateway is away, for hours of a
 greenhouse that goes 600 times as fast. When it is received it must still lie ahead, or it would be a reading.
 """

@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from models.alerts.occurrences import spans_of
+from models.durations import DAY_MS, HOUR_MS, WEEK_MS
 from models.evaluation.path_scores import Reliability, Skill, brier_skill, reliability
 
 __all__ = [
     "ACTIONS",
-    "DAY_MS",
     "EARLY_MS",
     "FEW",
     "KNOWN",
-    "WEEK_MS",
     "AlertTally",
     "RuleScore",
     "ToldAlert",
@@ -41,7 +40,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-EARLY_MS = 3_600_000
+EARLY_MS = HOUR_MS
 """An event is told if it was said this long before it began."""
 
 EDGES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -56,7 +55,6 @@ FEW = 10
 KNOWN = 0.8
 """Of a time with fewer known rows nobody can say that no event came."""
 
-HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 7 * 86_400_000
 
 CASE = ("chance", "usual", "came", "day")
 """What a case of a chance consists of."""

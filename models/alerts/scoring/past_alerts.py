@@ -13,12 +13,11 @@ from statistics import median
 from typing import Literal
 
 from models.alerts.scoring.alert_scores import EARLY_MS, AlertTally
+from models.durations import HOUR_MS
 
 __all__ = ["Outcome", "PastAlert", "tally"]
 
 Outcome = Literal["came", "false", "set_aside", "open", "ended"]
-
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.half_precision import cut
 from models.online.climatology.day_profiles import RATES_DAYS, DayProfiles
 from models.online.climatology.day_wave import DayWave
@@ -38,7 +39,7 @@ naive's, before nearly all of it ..."""
 YOUNG_POWER = 4
 """... and soon after little is left of it: a ninth after ten days, 3 % after 14."""
 
-YOUNG_MS = 6 * 3_600_000
+YOUNG_MS = 6 * HOUR_MS
 """Shorter horizons know the deviation now, and do not need it."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.online.climatology.past_examples import PastExamples
 from models.online.climatology.three_by_three import solve_symmetric
 from models.spec import ForecastSpec
@@ -23,10 +24,10 @@ SHRINKAGE_DAYS = 1.0
 """The regression takes an example at each knot of the day (:mod:`models.day_knots`): neighbouring rows say nearly the
 same. Its prior weighs as much as the examples of this many days."""
 
-DECAY_MS = 6 * 3_600_000
+DECAY_MS = 6 * HOUR_MS
 """The prior: a deviation from the profile dies away with this time constant."""
 
-LAG_MS = 3 * 3_600_000
+LAG_MS = 3 * HOUR_MS
 """Besides the deviation now, two others are regressed on: the one this long ago (is the climate on its way out or
 back?) and the one a day before the horizon (was yesterday unusual at that hour?)."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.features.inputs import RECENT_MS, VPD_OF, targets_of
 from models.features.plan_differences import foreseen_off
 from models.features.plans import PLANNED, add_planned, planned_columns, planned_now
@@ -28,8 +29,6 @@ __all__ = ["HouseMemory", "channels_of"]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-
-_HOUR_MS = 3_600_000
 
 
 def channels_of(spec: ForecastSpec) -> tuple[str, ...]:
@@ -51,7 +50,7 @@ class HouseMemory:
         self._names = [name for name in channels_of(spec) if name in spec.channels]
         self._columns = [spec.channels.index(name) for name in self._names]
         self._plan_columns = planned_columns(spec)
-        an_hour = max(_HOUR_MS // spec.step_ms, 1)
+        an_hour = max(HOUR_MS // spec.step_ms, 1)
         self._hours, self._an_hour = spec.lookback_steps // an_hour, an_hour
         self._recent = min(max(RECENT_MS // spec.step_ms, 1), spec.lookback_steps)
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)

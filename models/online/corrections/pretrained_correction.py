@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.features.inputs import clear_sky_w_m2
 from models.network.house_features import hats
 from models.network.plain_network import PlainNetwork
@@ -54,8 +55,6 @@ FINENESS = 250.0
 LIMIT = 4.0
 """No forecast is moved by more than this many times the usual error on simulated houses: the network counts in widths
 of intervals, and in a house that nothing foresees these are very wide."""
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,8 +209,8 @@ class PretrainedCorrection:
 
     def _calendar(self, day_bin: I64) -> F32:
         """As :class:`~models.features.inputs.Inputs` has it."""
-        in_day = (day_bin[:, None] + self._steps) * self._spec.step_ms % _DAY_MS
-        angle = in_day * (2 * np.pi / _DAY_MS)
+        in_day = (day_bin[:, None] + self._steps) * self._spec.step_ms % DAY_MS
+        angle = in_day * (2 * np.pi / DAY_MS)
         turns = (np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle))
         return np.stack(turns, axis=-1, dtype=np.float32)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import HOUR_MS
 from models.half_precision import cut
 from models.running_mean import moved_mean
 from models.spec import ForecastSpec
@@ -17,10 +18,10 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 _Bool = npt.NDArray[np.bool_]
 
-DECAY_MS = 8 * 3_600_000
+DECAY_MS = 8 * HOUR_MS
 """A deviation dies away with this time constant."""
 
-SMOOTHING_MS = 3_600_000
+SMOOTHING_MS = HOUR_MS
 """A value of a day ago is a mean over this long on either side, because its noise does not come again."""
 
 BEFORE = 0.2

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import pyarrow.compute as pc
 
 from edge.wire.hints import nearest
+from models.durations import DAY_MS
 from services.store.history import DEVICE_ROWS
 from services.store.storage import Storage
 from services.store.tables.table_reader import TableReader
@@ -15,7 +16,6 @@ __all__ = ["new_zones", "sending_sites", "sending_zones"]
 
 DAYS = 60
 """A zone that has been silent for longer begins anew."""
-_DAY_MS = 86_400_000
 MOST_NAMED = 10
 
 
@@ -28,8 +28,8 @@ def sending_zones(storage: Storage, site: str, wanted: Collection[str]) -> list[
     newest_ms, found = table.newest_ms(site), set[str]()
     columns = ("site", "zone", "end_ms")  # a bucket's files are filtered by what was read of them
     for days in range(DAYS):  # a large site has a million rows a day
-        end_ms = newest_ms - days * _DAY_MS
-        rows = table.read(end_ms - _DAY_MS, end_ms, [site], columns=columns)
+        end_ms = newest_ms - days * DAY_MS
+        rows = table.read(end_ms - DAY_MS, end_ms, [site], columns=columns)
         if rows is not None:
             found.update(pc.unique(rows["zone"]).to_pylist())
         if found.issuperset(wanted):

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from services.cli.base import CLUSTER_MODULES
 from services.cli.setup.check import Check, CheckState
-from services.cli.setup.doctor_broker import check_broker, check_mqtt_port, running_here
+from services.cli.setup.doctor_broker import check_broker, running_here
 from services.cli.setup.doctor_files import check_files
 from services.cli.setup.doctor_servers import (
     check_influx,
@@ -31,6 +30,7 @@ from services.cli.setup.settings_view import unknown_variables
 from services.config import Settings
 from services.errors import StartError
 from services.runtime.leftovers import no_room
+from services.runtime.ports import listening_ports, shared_ports
 
 __all__ = ["examine"]
 
@@ -42,7 +42,7 @@ def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, check_files, _python, _packages, _cluster_part, _memory, _data_folder, _temporary_folder,
-        check_storage, check_units, _clock, _port, _certificate, check_mqtt_port, check_broker, check_kafka,
+        check_storage, check_units, _clock, _ports, _certificate, check_broker, check_kafka,
         check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
@@ -194,25 +194,20 @@ def _clock(_: Settings) -> Check:
     return Check("clock", CheckState.OK, found)
 
 
-def _port(settings: Settings) -> Check:
-    host, port = settings.api.host, settings.api.port
-    if port == 0:
-        return Check("port", CheckState.OK, "a free one is chosen")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if running_here(settings) is not None:
-                return Check("port", CheckState.OK, f"{host}:{port} is in use by the Hothouse that runs here")
-            return Check(
-                "port",
-                CheckState.FAIL,
-                f"{host}:{port}: {error.strerror}",
-                "Stop what uses it, or set api.host and api.port.",
-            )
-    return Check("port", CheckState.OK, f"{host}:{port} is free")
+def _ports(settings: Settings) -> Check:
+    name, ports = "ports", listening_ports(settings)
+    if not ports:
+        return Check(name, CheckState.OK, "free ones are chosen")
+    named = ", ".join(f"{one.setting} {one.host}:{one.port}" for one in ports)
+    problems = shared_ports(ports)
+    if running_here(settings) is None:
+        problems += [problem for one in ports if (problem := one.problem())]
+    elif not problems:
+        return Check(name, CheckState.OK, f"{named}: of the Hothouse that runs here")
+    if problems:
+        advice = " ".join(dict.fromkeys(problem.advice for problem in problems))
+        return Check(name, CheckState.FAIL, "; ".join(problem.why for problem in problems), advice)
+    return Check(name, CheckState.OK, f"{named}: free")
 
 
 def _certificate(settings: Settings) -> Check | None:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from edge.mqtt.listen_port import why_not
+from edge.listening import why_no_broker
 from edge.secret_file import read_secret
 from edge.tls_files import tls_files
 from services.cli.setup.check import Check, CheckState
@@ -15,7 +15,7 @@ from services.config import MqttSettings, Settings, UplinkSettings
 if TYPE_CHECKING:
     from edge.mqtt.connection import MqttAddress  # `hothouse --help` must not pay for an MQTT client
 
-__all__ = ["TIMEOUT_S", "check_broker", "check_mqtt_port", "login_at", "running_here"]
+__all__ = ["TIMEOUT_S", "check_broker", "login_at", "running_here"]
 
 TIMEOUT_S = 3.0
 NAME = "MQTT broker"
@@ -50,7 +50,7 @@ def _local_broker(settings: Settings) -> Check | None:
         own = ours.get("mqtt") or {}
         where = f" at {own['host']}:{own['port']}" if own.get("host") else ""
         return Check(NAME, CheckState.OK, f"the Hothouse that runs here has one{where}")
-    if mqtt.gateway == "elsewhere" or (mqtt.listen and why_not(mqtt.listen, mqtt.port)[0]):
+    if mqtt.gateway == "elsewhere" or (mqtt.listen and why_no_broker(mqtt.listen, mqtt.port)[0]):
         return None
     will_be = f"{'a local Mosquitto' if is_installed() else 'the embedded broker'} will be started"
     if not mqtt.listen and _one_answers(mqtt):
@@ -72,17 +72,6 @@ def _one_answers(mqtt: MqttSettings) -> bool:
         return login_at(LOOPBACK, mqtt.port, mqtt, v5=False) != SILENT
     except (OSError, ValueError):
         return False
-
-
-def check_mqtt_port(settings: Settings) -> Check | None:
-    """Whether the broker that `hothouse up` starts can listen for devices."""
-    mqtt = settings.mqtt
-    if mqtt.host or not mqtt.listen or mqtt.gateway == "elsewhere" or running_here(settings) is not None:
-        return None
-    why, advice = why_not(mqtt.listen, mqtt.port)
-    if why:
-        return Check("MQTT port", CheckState.FAIL, why, advice)
-    return Check("MQTT port", CheckState.OK, f"{mqtt.listen}:{mqtt.port} is free")
 
 
 def running_here(settings: Settings) -> dict[str, Any] | None:

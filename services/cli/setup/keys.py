@@ -10,12 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from edge.wire.topic import is_name
+from models.durations import DAY_MS
 from services.access_keys import AccessKeys, Scope, keys_of
 from services.cli.base import Group, console, options_of, print_json, tell_if_new, utc_minute
 
 __all__ = ["register"]
 
-DAY_MS = 86_400_000
 Name = Annotated[str, typer.Argument(help="Name of the key: letters, digits, '.', '_' and '-'.", metavar="NAME")]
 
 

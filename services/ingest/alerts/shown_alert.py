@@ -32,11 +32,15 @@ def shown_alert(alert: Alert) -> ShownAlert:
 def why_cut(alert: ShownAlert) -> str:
     """Why it is over although nobody knows whether all is well, of :data:`CUT`; empty where that is known.
 
+    >>> why_cut({"state": "resolved", "kind": "stale_zone", "text": "no fresh readings: the zone has left"})
+    'the zone has left'
     >>> why_cut({"state": "resolved", "kind": "stale_zone", "text": "zone is silent: the zone has left"})
     'the zone has left'
     """
-    said = {_sentence(alert["kind"], why): why for why in CUT}
-    return said.get(alert["text"], "") if alert["state"] == "resolved" else ""
+    # What a kind of rule is called may be another in a later release; the alert is of any.
+    said = f": {alert['text']}"
+    found = next((why for why in CUT if said.endswith(f": {why}")), "")
+    return found if alert["state"] == "resolved" else ""
 
 
 def _sentence(kind: str, why: str) -> str:

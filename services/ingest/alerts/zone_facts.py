@@ -11,6 +11,7 @@ from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY, is_weather
 from models.alerts.alert_desk import Clock
 from models.alerts.facts import Fact
+from models.durations import HOUR_MS
 from models.features.report_gaps import LOOK_S, MOST_S, report_gaps_s, silent_after_s
 from models.spec import ForecastSpec
 from services.ingest.alerts.zone_look import PartitionView
@@ -21,9 +22,6 @@ __all__ = ["OF_ROWS", "facts_of_row", "present"]
 
 OF_ROWS = ("sensor_fault", "silent_metric", "stale_zone", "drift")
 """The kinds of rules that every row says something of."""
-
-HOUR_MS = 3_600_000
-"""A drift is told in the hour after it was found; how long its alert stays says the rule."""
 
 
 def facts_of_row(

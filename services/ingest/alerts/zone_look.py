@@ -17,6 +17,7 @@ import numpy.typing as npt
 from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
 from models.alerts.rule_watch import METRICS, SiteAhead, with_held
+from models.durations import DAY_MS, MINUTE_MS
 from models.features.inputs import day_bins
 from models.features.regressors import HOLD_MS
 from models.features.weather_metrics import is_weather
@@ -36,7 +37,6 @@ __all__ = ["PartitionView", "can_foresee", "clock_of", "known_share", "look_at",
 Bool = npt.NDArray[np.bool_]
 
 AIR = "air_temp_c"
-DAY_MS = 86_400_000
 
 
 class PartitionView(NamedTuple):
@@ -79,7 +79,7 @@ def look_at(view: PartitionView, spec: ForecastSpec, place: Place, site: str, zo
     drawn = view.paths.scenarios(mine.zones, mine.step, int(mine.day_bin[0]), path, site, zones)
     times = np.flatnonzero(knots.steps % (STEP_MS // spec.step_ms) == 0)
     back, ahead = np.arange(1 - spec.steps_per_day, 1), knots.steps[times]
-    is_night, minute_ms = night_at(place, step.end_ms, spec), spec.step_ms / 60_000
+    is_night, minute_ms = night_at(place, step.end_ms, spec), spec.step_ms / MINUTE_MS
     minutes = [
         (day_bins(place, step.end_ms + steps * spec.step_ms, spec) * minute_ms).astype(np.int64)
         for steps in (back, ahead)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from models.durations import HOUR_MS
 from models.effects.seen_changes import SeenChanges
 from models.evaluation.scoring import LiveScore
 from models.online.online_forecaster import OnlineForecaster
@@ -42,7 +43,7 @@ class LearnedParts:
     def __init__(
         self, spec: ForecastSpec, place_of: Callable[[str], Place], ring_steps: int, *, fine_tunes: bool
     ) -> None:
-        past_steps = PAST_HOURS * 3_600_000 // spec.step_ms
+        past_steps = PAST_HOURS * HOUR_MS // spec.step_ms
         self._new: dict[str, Callable[[], Any]] = {
             "rings": lambda: Rings(spec.step_ms, ring_steps, len(spec.channels), np.float16),
             "past": lambda: Rings(spec.step_ms, past_steps, len(spec.targets), np.float16),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.durations import DAY_MS
 from models.effects.seen_changes import same_clock, seen_columns
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
@@ -33,8 +34,6 @@ __all__ = ["PartitionLearner"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-
-_DAY_MS = 86_400_000
 
 
 class PartitionLearner:
@@ -107,7 +106,7 @@ class PartitionLearner:
         if end_ms % half_ms or not same_clock(self.place_of(site), end_ms - half_ms, end_ms):
             return
         at = np.full(len(indices), end_ms, np.int64)
-        today, before = (self.parts.rings.window(indices, at - back, length) for back in (0, _DAY_MS))
+        today, before = (self.parts.rings.window(indices, at - back, length) for back in (0, DAY_MS))
         self.parts.seen_changes.learn(indices, *(seen_columns(rows, self.spec.channels) for rows in (today, before)))
 
     def _keep_examples(self, step: SiteStep, indices: I64) -> None:

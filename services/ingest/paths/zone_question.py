@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.durations import MINUTE_MS
 from models.effects.effect_artefact import shipped_effects
 from models.effects.effect_support import TimesSeen
 from models.effects.plan_change import GRID_MIN, PlanChange
@@ -47,7 +48,7 @@ class ZoneQuestion:
 
 def asked_of(change: ChangeAsked, origin_ms: int) -> PlanChange:
     """A change in minutes after an origin."""
-    begin, end = ((change[name] - origin_ms) / 60_000 for name in ("begin_ms", "end_ms"))
+    begin, end = ((change[name] - origin_ms) / MINUTE_MS for name in ("begin_ms", "end_ms"))
     return PlanChange(change["metric"], change["how"], change["value"], begin, end)
 
 
@@ -58,14 +59,14 @@ def zone_question(
     """Of a zone's rows ``[L, C]`` of the day up to the origin, its path ``[T, M, Q]`` at ``steps [T]``, and what is
     foreseen for it (``Plans.ahead``), None where nothing is.
     """
-    minutes = np.asarray(steps * spec.step_ms // 60_000, np.int64)
+    minutes = np.asarray(steps * spec.step_ms // MINUTE_MS, np.int64)
     day, newest = half_hours(rows[None], spec.channels)
     now = targets_of(rows[-1], spec)
     ahead = np.full((bins_ahead(spec), len(PLANNED)), np.nan, np.float32) if foreseen is None else foreseen
     situation = Situation(
         day=day, now=newest, foreseen=ahead[None], into_bin_ms=np.array([(origin_ms - 1) % BIN_MS], np.int64),
         path=path_on_grid(path[..., 1], now, minutes, spec)[None],
-        sun=sun_sine(place, origin_ms + GRID_MIN * 60_000)[None], clock_min=clock_moved_min(place, origin_ms)[None],
+        sun=sun_sine(place, origin_ms + GRID_MIN * MINUTE_MS)[None], clock_min=clock_moved_min(place, origin_ms)[None],
     )  # fmt: skip
     assert situation.path.shape[-1] == len(PATH_TARGETS)
     return ZoneQuestion(origin_ms, version, now, minutes, path, situation, times_seen, spec)

@@ -17,6 +17,7 @@ from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
 from edge.wire.reading import FUTURE_TOLERANCE_MS
 from edge.wire.topic import SITE_ZONE
+from models.durations import HOUR_MS
 from models.features.plans import Plan, PlanKind, Plans
 from services.ingest.plans.refused import count_of
 from services.ingest.windows.closed import CamePlan
@@ -31,7 +32,6 @@ MAX_ISSUES = 3_000
 """Plans of one source and zone within 15 days, which is one each seven minutes."""
 MAX_SOURCES = 16
 """Of a zone, or of a site as a whole, within 15 days."""
-HOUR_MS = 3_600_000
 STALE_MS = 12 * HOUR_MS
 """A weather service has a new forecast every six hours at least: one as old as this is named in ``degraded``, for as
 long as any of it may lie ahead.

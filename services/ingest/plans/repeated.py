@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.plan import DAY_MS, METRICS_OF, SETPOINT_HOLD_MS, Path, PlanMessage
+from edge.wire.plan import METRICS_OF, SETPOINT_HOLD_MS, Path, PlanMessage
+from models.durations import DAY_MS
 from models.features.plans import Plans
 
 __all__ = ["EVERY_ZONE", "SOURCE", "has_own", "is_due", "repeated", "zones_of"]

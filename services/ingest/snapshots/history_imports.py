@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from edge.log import partition_of
 from edge.timing import Periodic
+from models.durations import DAY_MS
 from services.errors import HistoryError
 from services.ingest.figures import Failures
 from services.ingest.partition import Partition
 from services.ingest.snapshots.recovery import Recovery
-from services.ingest.snapshots.regrow import DAY_MS, REGROW_DAYS
+from services.ingest.snapshots.regrow import REGROW_DAYS
 from services.store.history import History
 from services.store.imports.import_days import ImportDays
 from services.store.imports.import_job import ImportJob, ImportNote, open_jobs, words

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from edge.wire.plan import LONGEST_AHEAD_MS
 from edge.wire.reading import FUTURE_TOLERANCE_MS
+from models.durations import DAY_MS, HOUR_MS
 from services.errors import HistoryError
 from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.partition import Partition
@@ -35,7 +36,6 @@ _log = logging.getLogger(__name__)
 
 REGROW_DAYS = 60
 """Learners have mostly forgotten what is older."""
-DAY_MS = 86_400_000
 ROUND_S = 0.5
 READ_TRIES = 3
 _T = TypeVar("_T")
@@ -56,7 +56,7 @@ class Regrowth:
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
         # Of each site its own last days: others may have stopped months ago, or have a clock that is ahead.
         # Rows up to here are not wanted, or were learned before; see follow().
-        self._learned_ms = {site: until_ms - hours * 3_600_000 for site, until_ms in self._until_ms.items()}
+        self._learned_ms = {site: until_ms - hours * HOUR_MS for site, until_ms in self._until_ms.items()}
         self._from_ms = min(self._learned_ms.values(), default=0)
         self._to_ms = max(self._until_ms.values(), default=0)
         self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned

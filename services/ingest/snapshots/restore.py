@@ -13,6 +13,7 @@ import msgspec
 
 from edge.log import Log
 from edge.wire.vocabulary import VOCABULARY
+from models.durations import HOUR_MS
 from models.spec import ForecastSpec
 from services.config import Settings
 from services.errors import ConfigError, SnapshotError
@@ -183,7 +184,7 @@ def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSett
     windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, primary)
     places = {site.name: place_of(settings, site.name) for site in settings.sites}
     elsewhere = place_of(settings, "")
-    ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
+    ring_steps = settings.stream.ring_hours * HOUR_MS // spec.step_ms
     return Partition(
         number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere),
         fine_tunes=settings.learn.tuned_every_days > 0,

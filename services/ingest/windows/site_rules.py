@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from edge.wire.events import Alias, Calibration, RowChange, SettingsChange
 from edge.wire.vocabulary import Metric
+from models.durations import MINUTE_MS
 from services.ingest.windows.grid import Grid
 from services.store.rows import SCHEMA_VERSION
 
@@ -114,7 +115,7 @@ def silence_ms(step_ms: int) -> int:
     >>> silence_ms(60_000), silence_ms(300_000)
     (18000, 60000)
     """
-    return max(min(60_000, 3 * step_ms // 10), 1000)
+    return max(min(MINUTE_MS, 3 * step_ms // 10), 1000)
 
 
 def calibrated(curve: Curve, values: F64, ts_ms: I64, metric: Metric) -> F64:

@@ -14,6 +14,7 @@ from edge.wire.events import Alias, Retirement, decode_change
 from edge.wire.hints import of_zone
 from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
 from edge.wire.vocabulary import Metric
+from models.durations import DAY_MS, HOUR_MS
 from services.ingest.windows.batch import RunSamples
 from services.ingest.windows.closed import Feed, Left, PlacedRecord
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
@@ -24,10 +25,10 @@ from services.store.rows import ClosedStep, SilentStep, SiteStep, UnitFault
 
 __all__ = ["GAP_MS", "LONG_SILENCE_MS", "SiteWindows"]
 
-GAP_MS = 3 * 86_400_000
+GAP_MS = 3 * DAY_MS
 """A silent site gives empty rows for this long after its newest sample; then its rows jump to the next."""
 
-LONG_SILENCE_MS = 3_600_000
+LONG_SILENCE_MS = HOUR_MS
 """A pause between two samples is shorter than this, or than three steps where these are longer."""
 
 _LATE_ZONE_TOLERANCE_MS = 5000

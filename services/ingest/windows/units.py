@@ -22,15 +22,15 @@ from edge.wire.vocabulary import (
     VOCABULARY,
     base_metric,
 )
+from models.durations import HOUR_MS
 from services.store.rows import UnitFault
 
-__all__ = ["HOUR_MS", "Units"]
+__all__ = ["Units"]
 
 Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-HOUR_MS = 3_600_000
 
 CELSIUS_BELOW = 35.0
 """A sensor that seemed to send °F and reads less than this sends °C: 35 °F is frost."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import ray
 
+from models.durations import DAY_MS, MINUTE_MS
 from models.families import FAMILIES
 from models.spec import Place
 from models.trees.tree_grower import least_days
@@ -53,7 +54,6 @@ WARM_UP_DAYS = {"windows": 21, "examples": 10}
 times as long, and both that are compared have the same."""
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
-DAY_MS = 86_400_000
 
 
 class ShownModels:
@@ -237,7 +237,7 @@ class RayCluster:
 
     def longest_horizon_ms(self) -> int:
         """The longest of the schema's horizons, or the reach of the expert."""
-        return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
+        return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * MINUTE_MS
 
     def new_copy(self) -> str:
         """Where in the storage a copy of a submitted artefact is to be; another each time."""

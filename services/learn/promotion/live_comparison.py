@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from models.durations import HOUR_MS
 from models.evaluation.budget import level_of
 from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
@@ -34,7 +35,6 @@ PATIENCE = 5
 champion is withdrawn if its own files fail."""
 WATCH_BUDGET = 0.05
 """The chance that a champion which is no worse is withdrawn, over all comparisons of its watch together."""
-HOUR_MS = 3_600_000
 DEFAULT_HOURS = 24.0
 """A submitted model is judged on live rows also where others are not."""
 
@@ -61,13 +61,16 @@ class ModelComparer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOutcome:
-    """The outcome of a look at the live rows; ``kind`` is ``passed``, ``refused``, ``worse`` or ``kept``."""
+    """The outcome of a look at the live rows; ``kind`` is ``passed``, ``refused``, ``worse``, ``kept``, or ``longer``
+    for a challenger that goes on in ``shadow``.
+    """
 
     kind: str
     version: str
     against: str  # empty: there was no verdict
     reason: str
     evidence: dict[str, Any]
+    shadow: Shadow | None = None
 
 
 class LiveComparison:
@@ -159,9 +162,8 @@ class LiveComparison:
         evidence, from_ms = found["evidence"], row["shadow"]["from_ms"]
         # The next challenger may be days away, and all that was held back was compared when this one was trained.
         if _hardly_any_row(evidence, begun_ms(row)):
-            self._failures.pop(version, None)
-            self._registry.stay_in_shadow(version, self.begin(against, from_ms, newest_ms))
-            return None
+            longer = self.begin(against, from_ms, newest_ms)
+            return ComparisonOutcome("longer", version, against, found["reason"], evidence, longer)
         kind = "passed" if found["promote"] else "refused"
         return ComparisonOutcome(kind, version, against, f"In shadow: {found['reason']}", evidence)
 

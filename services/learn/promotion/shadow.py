@@ -89,6 +89,8 @@ class Shadows:
             return  # another one has taken its place while it was compared
         elif outcome.kind == "passed":
             self._accept(outcome)
+        elif row["stage"] == "shadow" and outcome.shadow is not None:
+            self._registry.stay_in_shadow(outcome.version, outcome.shadow)
         elif row["stage"] == "shadow":
             self._refuse(outcome)
 

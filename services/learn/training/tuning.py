@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from models.durations import DAY_MS
 from models.features.windows import Split, split
 from models.network.progress import TrainingProgress
 from models.network.quantile import QuantileNetwork
@@ -33,7 +34,6 @@ from services.store.storage import address_of, storage_of
 
 __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_of"]
 
-DAY_MS = 86_400_000
 SCORED_ORIGINS = 2000
 """Origins of each half of the tail, at most, drawn evenly over times and zones."""
 FIRST_RUNG = 2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.durations import MINUTE_MS
 from models.paths.past_nights import LEAST, pooled_chance, usual_limit
 from models.paths.scenario_events import chance_of_crossing, dense, hours_outside, mean_ahead, quantiles_of
 from models.paths.scenarios import quantile_at
@@ -98,7 +99,7 @@ def _scenarios(outlook: ZoneOutlook, targets: Sequence[str], spec: ForecastSpec)
     """Each scenario of each target, ``[scenario][time]``."""
     values = np.round(outlook["scenarios"].astype(float), 3)
     return {
-        "horizon_min": (outlook["steps"] * spec.step_ms // 60_000).tolist(),
+        "horizon_min": (outlook["steps"] * spec.step_ms // MINUTE_MS).tolist(),
         "targets": {name: values[:, :, spec.targets.index(name)].tolist() for name in targets},
     }
 
@@ -114,7 +115,7 @@ def _at(
         if horizon in learned:
             found.append(learned[horizon])
         elif path is not None and horizon in minutes:
-            time_ms = forecast["origin_ms"] + horizon * 60_000
+            time_ms = forecast["origin_ms"] + horizon * MINUTE_MS
             at = list(minutes).index(horizon)
             found.append({"horizon_min": horizon, "time_ms": time_ms, "time": utc_text(time_ms),
                           **{name: path[name][at] for name in ("p10", "p50", "p90")}})  # fmt: skip
@@ -153,7 +154,7 @@ def _said(event: Event, target: str, outlook: ZoneOutlook, spec: ForecastSpec) -
         low, high = event.numbers
         return said | _quantiles(hours_outside(course, low, high, spec.step_ms)) | {"unit": "h"}
     limit, minutes = (*event.numbers, 0.0)[:2]
-    steps = -(-round(minutes * 60_000) // spec.step_ms)
+    steps = -(-round(minutes * MINUTE_MS) // spec.step_ms)
     sign = 1 if event.kind == "above" else -1
     return said | {"chance": round(chance_of_crossing(course, limit, sign, steps), 3)}
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from models.durations import DAY_MS, MINUTE_MS
 from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
@@ -24,7 +25,6 @@ from services.store.rows import SiteStep
 
 __all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]
 
-DAY_MS = 86_400_000
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})\Z")
 
 
@@ -139,7 +139,7 @@ def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
         return said
     clock = _CLOCK.match(said)
     if clock and int(clock[1]) < 24 and int(clock[2]) < 60:
-        in_day = (int(clock[1]) * 60 + int(clock[2])) * 60_000
+        in_day = (int(clock[1]) * 60 + int(clock[2])) * MINUTE_MS
         today = place.local_ms(after_ms) // DAY_MS
         days = range(today - 1, today + 3)  # a day of the clock may be over and come again, or be left out
         return min(ms for day in days for ms in _moments(day * DAY_MS + in_day, place) if ms > after_ms)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from models.durations import DAY_MS, HOUR_MS
 from services.config import Settings
 from services.errors import HistoryError
 from services.forecast_spec import forecast_spec
@@ -29,8 +30,6 @@ __all__ = ["StoredReads", "in_thread"]
 
 READ_S = 30.0
 READERS = 8
-DAY_MS = 86_400_000
-HOUR_MS = 3_600_000
 
 T = TypeVar("T")
 

@@ -1,7 +1,4 @@
 // What is read off a forecast as /predict answers it.
-import { t } from "./words.js";
-
-export const modelWords = (version) => (version === "online" ? t("against.online") : t("model.version", { version }));
 
 export const nearest = (known, wanted) => known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
 

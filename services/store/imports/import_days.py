@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models.durations import DAY_MS
 from services.store.parquet import source_of, unreadable
 from services.store.storage import Storage
 
-__all__ = ["DAY_MS", "ImportDays"]
-
-DAY_MS = 86_400_000
+__all__ = ["ImportDays"]
 
 
 class ImportDays:

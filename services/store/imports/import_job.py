@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS
 from services.errors import AlreadyStoredError, NotStoredError
-from services.store.imports.import_days import DAY_MS, ImportDays
+from services.store.imports.import_days import ImportDays
 from services.store.parquet import write_tables
 from services.store.storage import Storage, always, stored_in
 

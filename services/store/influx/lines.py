@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from models.durations import MINUTE_MS
 from services.messages import DECIMALS, ZoneForecast
 from services.store.forecasts import IssuedForecast
 from services.store.rows import ClosedStep
@@ -66,7 +67,7 @@ def _forecast_line(
 ) -> list[str]:
     fields = _fields(dict(zip(("p10", "p50", "p90"), said, strict=True)))
     tags = f"{where},target={_tag(target)},horizon_min={horizon_min}"
-    time_ms = origin_ms + horizon_min * 60_000
+    time_ms = origin_ms + horizon_min * MINUTE_MS
     return [f"forecast,{tags} {fields},origin_ms={origin_ms}i,version={version} {time_ms}"] if fields else []
 
 

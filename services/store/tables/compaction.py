@@ -13,6 +13,7 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS
 from services.store.tables.delta_log import TableFile
 from services.store.tables.file_name import FileName
 
@@ -32,7 +33,7 @@ SMALL_FILES = 8
 """Files of a day, all of about the same size, that are merged into one."""
 FILE_ROWS = 250_000
 """No file gets much longer: a reader that wants one zone of it fetches little that it does not need."""
-LIVELY_MS = 2 * 86_400_000
+LIVELY_MS = 2 * DAY_MS
 """A partition is written to if its newest row is no further behind the newest row of all."""
 
 

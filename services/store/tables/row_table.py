@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS
 from services.errors import FirstError, HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
@@ -24,7 +25,7 @@ from services.store.tables.compaction import between, cut, has_many_files, merge
 from services.store.tables.delta_log import KEPT_H, TableChangedError, TableFile, TableState
 from services.store.tables.file_name import FileName
 from services.store.tables.read_files import read_files, rows_within
-from services.store.tables.table_reader import DAY_MS, TableReader, TableSpec
+from services.store.tables.table_reader import TableReader, TableSpec
 
 __all__ = ["RowTable"]
 

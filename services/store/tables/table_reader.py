@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.durations import DAY_MS
 from services.store.storage import Storage
 from services.store.tables.compaction import FILE_ROWS, between, zone_runs
 from services.store.tables.delta_log import DeltaLog, TableFile, TableState
@@ -15,9 +16,7 @@ from services.store.tables.file_name import FileName
 from services.store.tables.file_spans import FileSpans, one_then_several
 from services.store.tables.read_files import read_files, rows_within
 
-__all__ = ["DAY_MS", "TableReader", "TableSpec"]
-
-DAY_MS = 86_400_000
+__all__ = ["TableReader", "TableSpec"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
 from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import ROOT, until
-from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
+from tests.broker.uplinks import CRASHING, NOW, RECORDS, filled, status
 from tests.gateways import GATEWAY, gateway_environment
 from tests.kafka_logs import SITES, batch, payloads, records_of
 from tests.patience import budget_s, patience_s

@@ -27,22 +27,13 @@ from edge.simulator.publisher.pace import Pace
 from edge.wire.plan import PlanMessage, encode_plan
 from edge.wire.reading import Sample, decode
 from tests.edge.recordings.list_source import START_MS, ListSource
+from tests.edge.simulator.little_source import EXPECTED, source
 from tests.patience import patience_s
 from tests.patience import until as wait_for
 from tests.running import running
 
 NOWHERE = MqttAddress(host="127.0.0.1", port=1)
 FOR_EVER_S = 3600.0
-
-
-def source(instants: int = 20, devices: int = 3) -> ListSource:
-    boot = "0011223344556677"
-    return ListSource(
-        [
-            (ts, [Sample("s", "z", f"d{d}", boot, i, ts, {"rh_pct": 70.0}) for d in range(devices)])
-            for i, ts in enumerate(range(START_MS, START_MS + instants * 60_000, 60_000))
-        ]
-    )
 
 
 class FakeBroker:
@@ -125,9 +116,6 @@ def samples_of(messages: list[tuple[str, bytes]]) -> list[tuple[str, int, int]]:
     for topic, payload in messages:
         found += [(s.device, s.seq, s.ts_ms) for s in decode(topic, payload, START_MS + 10**9).samples]
     return found
-
-
-EXPECTED = [(s.device, s.seq, s.ts_ms) for _, instant in source().samples(2**53) for s in instant]
 
 
 def test_all_is_published_in_order_behind_its_clock() -> None:

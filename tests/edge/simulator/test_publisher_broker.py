@@ -28,7 +28,7 @@ from edge.simulator.publisher.pace import Pace
 from edge.wire.reading import Sample, decode
 from tests.conftest import require_env
 from tests.edge.recordings.list_source import START_MS, ListSource
-from tests.edge.simulator.test_publisher import EXPECTED, source
+from tests.edge.simulator.little_source import EXPECTED, source
 from tests.patience import patience_s
 from tests.patience import until as wait_for
 from tests.running import running

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from edge.simulator.simulated_site import SimulatedSite
@@ -18,38 +16,10 @@ from edge.wire.events import Alias, Calibration, Retirement, SettingsChange, dec
 from edge.wire.plan import decode_plan, encode_plan
 from edge.wire.reading import decode, encode_message
 from edge.wire.topic import parse_topic
-from tests.edge.gateway.test_fuzz import T0, messages
-
-DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[3] / "docs" / "asyncapi.yaml").read_text())
-
-
-PUBLISHED = ("alert", "presence", "homeAssistantDevice", "siteState", "zoneState", "zoneAlerts")
-"""Channels that Hothouse alone publishes on; test_asyncapi_published has what it says there."""
-
-
-def resolved(node: Any) -> Any:
-    """The document with what it refers to in its place."""
-    if isinstance(node, dict):
-        if "$ref" in node:
-            found: Any = DOCUMENT
-            for part in node["$ref"].removeprefix("#/").split("/"):
-                found = found[part]
-            return resolved(found)
-        return {key: resolved(value) for key, value in node.items()}
-    return [resolved(value) for value in node] if isinstance(node, list) else node
-
+from tests.edge.gateway.bent_messages import T0, messages
+from tests.edge.wire.asyncapi import DOCUMENT, PUBLISHED, keeps_to, resolved
 
 SCHEMAS = {name: Draft202012Validator(resolved(held)) for name, held in DOCUMENT["components"]["schemas"].items()}
-KINDS = {
-    channel: [resolved(message)["payload"] for message in held["messages"].values()]
-    for channel, held in DOCUMENT["channels"].items()
-}
-
-
-def keeps_to(channel: str, payload: bytes) -> bool:
-    """Whether a payload is one of the channel's messages."""
-    document = json.loads(payload.decode("utf-8", "replace"))  # of members that nobody reads, bytes are not looked at
-    return any(Draft202012Validator(schema).is_valid(document) for schema in KINDS[channel])
 
 
 def test_the_document_is_whole() -> None:

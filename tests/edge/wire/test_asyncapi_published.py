@@ -23,7 +23,7 @@ from services.home_assistant.documents import About
 from services.home_assistant.publication import Publication
 from services.ingest.alerts.alert_journal import JournalReader
 from services.messages import ShownAlert
-from tests.edge.wire.test_asyncapi import DOCUMENT, KINDS, PUBLISHED, keeps_to
+from tests.edge.wire.asyncapi import DOCUMENT, KINDS, PUBLISHED, keeps_to
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
 from tests.services.ingest.alerts.nights import HOUR, small

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from edge.wire.payloads import PayloadColumns
 from edge.wire.reading import Sample
 from edge.wire.samples import SampleColumns, decode_head, decode_samples, encode_samples
+from tests.edge.wire.older_samples import version_2
 
 NAMES = st.sampled_from(["a", "b", "z-1"])
 VALUES = st.dictionaries(st.sampled_from(["rh_pct", "co2_ppm", "rain"]), st.floats(allow_nan=False), min_size=1)
@@ -27,14 +28,6 @@ SAMPLES = st.builds(
 def test_samples_come_back_as_they_were(samples: list[Sample]) -> None:
     """Whatever devices and metrics are mixed, in order and to the last bit."""
     assert decode_samples(encode_samples(samples)) == samples
-
-
-def version_2(samples: list[Sample]) -> bytes:
-    """The payload as the second version wrote it."""
-    c = SampleColumns.of(encode_samples(samples))
-    pairs = (c.device.astype("<i4").tobytes(), c.metric_set.astype("<i4").tobytes())
-    numbers = (c.seq.tobytes(), c.ts_ms.tobytes(), c.values.tobytes())
-    return b"\x02" + msgspec.msgpack.encode([c.site, c.devices, c.metric_sets, *pairs, *numbers])
 
 
 @given(st.lists(SAMPLES, min_size=1, max_size=5))

@@ -16,7 +16,7 @@ from models.alerts.alert_rule import AlertRule
 from models.alerts.facts import Fact
 from models.alerts.foreseen import STEP_MS, ForeseenEvent
 from models.alerts.rule_watch import Said
-from tests.models.alerts.test_rule_watch import DAY, RULES, SPEC, World, half_hours
+from tests.models.alerts.made_world import DAY, RULES, SPEC, World, half_hours
 
 ZONES = ("north", "south")
 

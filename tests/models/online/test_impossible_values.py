@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.online.corrections.test_pretrained_correction import forecaster, made
+from tests.models.online.corrections.made_networks import forecaster, made
 from tests.models.online.online_worlds import DAY, SPEC, rows, sun
 
 ROWS = rows(1, zones=2)[:, :72]

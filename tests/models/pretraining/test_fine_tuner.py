@@ -5,25 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.network.house_features import HouseFeatures
 from models.network.plain_network import PlainNetwork
 from models.pretraining.fine_tuner import FineTuning, TuningExamples, fine_tune
 from models.pretraining.shipped_arrays import pretrained
-from models.spec import ForecastSpec
+from tests.models.pretraining.tuning_examples import SPEC, examples
 
-SPEC = ForecastSpec(("air_temp_c", "rh_pct"), ("air_temp_c", "rh_pct"), (60, 360))
 START = pretrained().arrays
 QUICK = FineTuning(epochs=4, batch_size=64, learning_rate=3e-3)
-
-
-def examples(count: int = 400, seed: int = 1) -> TuningExamples:
-    """What came lies above what was forecast wherever the first number of a horizon does, and below where that does."""
-    rng, features = np.random.default_rng(seed), HouseFeatures(SPEC)
-    origin = rng.normal(size=(count, features.width)).astype(np.float16)
-    ahead = rng.normal(size=(count, 2, features.ahead_width)).astype(np.float16)
-    baseline = np.broadcast_to(np.float32([18, 20, 22]), (count, 2, 2, 3)).copy()
-    truth = 20 + np.sign(ahead[..., :1].astype(np.float32)) * np.ones(2, np.float32)
-    return TuningExamples(origin, ahead, baseline, truth)
 
 
 def error(arrays: dict, shown: TuningExamples) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.app.gateway_process import problem
-from tests.edge.gateway.test_gateway_metrics import STATUS
+from tests.edge.gateway.statuses import STATUS
 
 FULL = {**STATUS, "last_error": "no room is left"}
 NOW_S = STATUS["updated_ms"] / 1000

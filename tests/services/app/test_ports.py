@@ -9,13 +9,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.app.whole_system import System
 from services.config import load_settings
 from services.errors import StartError
-from services.runtime.ports import free_port
+from services.runtime.ports import free_port, listening_ports, shared_ports
 from tests.patience import patience_s
 
 LISTEN = """
@@ -74,3 +75,36 @@ def test_what_a_killed_run_left_at_our_port_is_ended(tmp_path: Path) -> None:
 def test_on_a_cluster_a_port_of_this_machine_says_nothing(tmp_path: Path, taken: int) -> None:
     """HTTP is on other nodes."""
     System(load_settings(data_dir=tmp_path, api={"port": taken}, ray={"address": "auto"}))._check_ports()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"api": {"port": 8123}, "mqtt": {"listen": "0.0.0.0", "port": 8123}}, "api.port and mqtt.port are both 8123"),
+        (
+            {"mqtt": {"listen": "127.0.0.1", "port": 8123}, "gateway": {"metrics_port": 8123}},
+            "mqtt.port and gateway.metrics_port are both 8123",
+        ),
+    ],
+)
+def test_one_port_in_two_settings_is_told_before_anything_starts(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    """Whichever came second would say that its port is taken, by nobody knows whom."""
+    with pytest.raises(StartError, match=said):
+        System(load_settings(data_dir=tmp_path, **{"api": {"port": 0}, **settings}))._check_ports()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"api": {"port": 8123}, "mqtt": {"host": "broker", "port": 8123}},
+        {"api": {"port": 8123}, "mqtt": {"port": 8123}},
+        {"api": {"port": 8123}, "mqtt": {"gateway": "elsewhere", "listen": "0.0.0.0", "port": 8123}},
+        {"api": {"host": "127.0.0.1", "port": 8123}, "gateway": {"metrics_host": "127.0.0.2", "metrics_port": 8123}},
+    ],
+    ids=["another machine's broker", "any free port", "no broker here", "another address"],
+)
+def test_a_port_that_is_not_listened_at_twice_may_be_named_twice(settings: dict[str, Any]) -> None:
+    """A broker elsewhere has ports of its own; so has each address of this machine."""
+    assert shared_ports(listening_ports(load_settings(**settings))) == []

@@ -48,7 +48,7 @@ def test_a_healthy_machine_has_nothing_failing() -> None:
     assert [
         check for check in checks if check.state is CheckState.FAIL and check.name not in ("memory", "data folder")
     ] == []
-    assert {"configuration", "Python", "packages", "data folder", "clock", "port", "MQTT broker"} <= {
+    assert {"configuration", "Python", "packages", "data folder", "clock", "ports", "MQTT broker"} <= {
         c.name for c in checks
     }
 
@@ -64,7 +64,7 @@ def test_a_port_in_use_is_found() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        check = check_of("port", api={"port": server.getsockname()[1]})
+        check = check_of("ports", api={"port": server.getsockname()[1]})
     assert check.state is CheckState.FAIL
     assert "api.port" in check.advice
 
@@ -76,18 +76,25 @@ def test_a_port_of_devices_in_use_is_found(tmp_path: Path, monkeypatch: pytest.M
         server.bind(("127.0.0.1", 0))
         server.listen()
         mqtt = {"listen": "0.0.0.0", "port": server.getsockname()[1]}
-        check = check_of("MQTT port", mqtt=mqtt)
+        check = check_of("ports", mqtt=mqtt)
         assert check.state is CheckState.FAIL
         assert "systemctl disable --now mosquitto" in check.advice
         assert "mqtt.port" in check.advice
         (tmp_path / "hothouse-data").mkdir()
         (tmp_path / "hothouse-data" / "run.json").write_text(json.dumps({"pid": os.getpid()}))
-        assert "MQTT port" not in {check.name for check in examine(load_settings(mqtt=mqtt, api={"port": 0}))}
+        assert check_of("ports", mqtt=mqtt).state is CheckState.OK
         (tmp_path / "hothouse-data" / "run.json").unlink()
-    assert check_of("MQTT port", mqtt=mqtt).state is CheckState.OK
-    nowhere = check_of("MQTT port", mqtt={**mqtt, "listen": "192.0.2.1"})
+    assert check_of("ports", mqtt=mqtt).state is CheckState.OK
+    nowhere = check_of("ports", mqtt={**mqtt, "listen": "192.0.2.1"})
     assert nowhere.state is CheckState.FAIL
     assert "mqtt.listen" in nowhere.advice
+
+
+def test_a_port_of_two_settings_is_found() -> None:
+    """Also while it is free."""
+    check = check_of("ports", api={"port": 8123}, mqtt={"listen": "127.0.0.1", "port": 8123})
+    assert check.state is CheckState.FAIL
+    assert "api.port and mqtt.port are both 8123" in check.found
 
 
 def test_a_broker_that_runs_already_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +140,8 @@ def test_no_broker_is_promised_that_is_not_started(tmp_path: Path) -> None:
         server.bind(("127.0.0.1", 0))
         server.listen()
         mqtt = {"listen": "127.0.0.1", "port": server.getsockname()[1]}
-        assert [name for name in names_of(mqtt=mqtt) if name.startswith("MQTT")] == ["MQTT port"]
+        assert check_of("ports", mqtt=mqtt).state is CheckState.FAIL
+        assert "MQTT broker" not in names_of(mqtt=mqtt)
     assert "MQTT broker" not in names_of(mqtt={"gateway": "elsewhere"})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,11 +23,9 @@ from services.ingest.snapshots.parts import ESSENTIAL, LEARNED, PARTS, Form
 from services.ingest.snapshots.regrow import READ_TRIES
 from services.ingest.snapshots.snapshot import Snapshots
 from services.store.storage import FolderStorage
-from services.store.tables.migration import bring_over
 from tests.services.ingest.data_folder import END, POWER_CUT, SNAPSHOT, Kept, after, open_shard, settings_of
+from tests.services.ingest.first_release import DATA, later, said_after, unpacked
 from tests.tables import leave_out
-
-DATA = Path(__file__).parents[2] / "data" / "data_folder_10"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,14 +37,6 @@ def _as_the_first_release_forecast() -> Iterator[None]:
         patch.setattr(learned_parts, "pretrained", lambda: None)
         patch.setattr(days_before, "BEFORE", 0.3)
         yield
-
-
-def unpacked(folder: Path) -> Path:
-    """The folder as the power cut left it."""
-    with tarfile.open(DATA / "data.tar.xz") as tar:
-        tar.extractall(folder, filter="data")
-    bring_over(FolderStorage(folder / "storage"))  # as `hothouse up` does
-    return folder
 
 
 @pytest.mark.thorough
@@ -108,9 +97,6 @@ def test_what_the_first_release_had_learned_lies_where_this_one_looks_for_it(tmp
     np.testing.assert_allclose(theirs["waiting"][..., 3][waits], scored["waiting"][..., 3][waits], atol=0.02)
 
 
-LATER = range(END, END + 12)
-
-
 def damage(folder: Path, *parts: str) -> None:
     """Change a byte of parts of the one snapshot that stays."""
     *old, path = sorted((folder / "storage" / "snapshots").glob("*.snapshot"))
@@ -141,23 +127,6 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(upgraded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """What comes next if nothing is damaged."""
     return later(shutil.copytree(upgraded, tmp_path_factory.mktemp("whole") / "x"))[0]
-
-
-def later(folder: Path) -> tuple[dict[str, float], str]:
-    """What is said after a restart."""
-    return said_after(folder, LATER)
-
-
-def said_after(folder: Path, steps: range) -> tuple[dict[str, float], str]:
-    """The medians of an hour ahead that a shard forecasts which is started on ``folder`` and takes what comes within
-    ``steps``, and what it says that it repaired.
-    """
-    shard, live_state, log = after(folder, steps)
-    repaired: str = shard.stats()["repaired"]
-    shard.close()
-    log.close()
-    said = live_state.forecasts
-    return {f"{f['site']}/{f['zone']} {f['origin']}": f["forecasts"]["air_temp_c"][1]["p50"] for f in said}, repaired
 
 
 def test_a_restart_alone_repairs_nothing(upgraded: Path, tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def test_what_a_counter_gained_in_an_outage_counts_once(tmp_path: Path, alone: b
     assert np.isfinite(after["rh_pct"].to_numpy()[52:80]).all()
 
 
-@pytest.mark.parametrize("is_away", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("is_away", [True, False])
 def test_what_a_counter_gained_in_a_long_pause_counts_once(tmp_path: Path, is_away: bool) -> None:
     """After three days of silence rows are passed over, and the first reading after them has all that was gained. A
     system that began after the pause has not: then what the import says counts. It comes in two parts.

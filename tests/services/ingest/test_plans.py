@@ -17,7 +17,7 @@ from services.forecast_spec import forecast_spec
 from services.ingest.plans.intake import MAX_ISSUES, MAX_SOURCES, PartitionPlans
 from services.ingest.windows.closed import CamePlan
 from services.store.plan_history import PlanHistory
-from tests.edge.wire.test_plan import OF_ONE_METRIC, TOPIC, WHOLE, payload
+from tests.edge.wire.wrong_plans import OF_ONE_METRIC, TOPIC, WHOLE, payload
 from tests.services.ingest.planned import HOUR, heating, known, plan_record, planned_day, weather
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import STEP, T0

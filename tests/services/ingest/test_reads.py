@@ -23,7 +23,7 @@ from services.ingest.windows import open_rows
 from services.ingest.windows import partition_windows as windows
 from services.ingest.windows.batch import RunSamples, take_runs
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
-from tests.edge.wire.test_samples import version_2
+from tests.edge.wire.older_samples import version_2
 from tests.services.ingest.samples import STEP, T0
 
 LATE, IDLE = 30_000, 60_000

@@ -8,8 +8,9 @@ import pytest
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
+from models.durations import DAY_MS
 from services.ingest import retention
-from services.ingest.retention import DAY_MS, Retention
+from services.ingest.retention import Retention
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import T0
 

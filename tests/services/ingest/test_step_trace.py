@@ -88,7 +88,7 @@ def test_an_alert_has_the_id_of_its_forecast_and_of_its_rows(story: Any) -> None
     """The line of the change, and that of who was told, are found with the lines of the step that they are of."""
     said, _ = story
     changes = of(said, "ingest.alerts.alert_output")
-    [fired] = [line for line in changes if "is firing: zone is silent" in line["message"]]
+    [fired] = [line for line in changes if "is firing: no fresh readings" in line["message"]]
     assert (fired["site"], fired["zone"], fired["component"]) == ("demo", "z2", "shard-0")
     same = [line for line in said if line.get("trace_id") == fired["trace_id"]]
     assert {line["step"] for line in same} == {fired["step"]}
@@ -104,7 +104,7 @@ def test_an_alert_has_the_id_of_its_forecast_and_of_its_rows(story: Any) -> None
 def test_a_step_is_one_trace(story: Any) -> None:
     """Each part has its span, in the order of the work, below the one of the step; so has what was told of it."""
     said, spans = story
-    [fired] = [line for line in said if "is firing: zone is silent" in line["message"]]
+    [fired] = [line for line in said if "is firing: no fresh readings" in line["message"]]
     mine = [span for span in spans if span.context.trace_id == int(fired["trace_id"], 16)]
     by_name = {span.name: span for span in mine}
     order = ["read", "close rows", "learn", "forecast", "publish"]

@@ -20,7 +20,7 @@ from openapi_python_client.config import Config, ConfigFile, MetaType
 from services.serve.api.app import create_app
 from tests.services.serve.fakes import alert
 from tests.services.serve.system import System
-from tests.services.serve.test_description import whole_system
+from tests.services.serve.whole_system import whole_system
 
 PACKAGE = "hothouse_client"
 DOCS = Path(__file__).parents[3] / "docs" / "api.md"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from services.serve.api.assets import PAGE
+from tests.services.serve.page_files import files_of
 from tests.services.serve.system import System, assert_problem
 
 
@@ -33,23 +33,6 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
         known = {"If-None-Match": answer.headers["etag"]}
         assert system.client.get(path, headers=known).status_code == 304
     assert_problem(system.client.get("/page/nothing.js"), 404, "there is nothing at /page/nothing.js")
-
-
-def files_of(view: Path, language: str) -> set[Path]:
-    """The files that a view needs: the page's own, the words, and every module that is imported from one of them."""
-    found = {PAGE / "index.html", PAGE / "words" / f"{language}.json"}
-    parts = [view.stem, *(["models"] if view.stem == "system" else [])]  # system says when the next training is
-    found |= {file for part in parts for file in (PAGE / "words").glob(f"{language}.{part}.json")}
-    found |= {PAGE / name for name in re.findall(r'(?:href|src)="page/([^"]+)"', (PAGE / "index.html").read_text())}
-    waiting = [view, *found]
-    while waiting:
-        module = waiting.pop()
-        found.add(module)
-        named = (
-            re.findall(r'^import .*?from "([^"]+)"', module.read_text(), re.MULTILINE) if module.suffix == ".js" else []
-        )
-        waiting += {(module.parent / name).resolve() for name in named} - found
-    return found
 
 
 def test_the_page_is_small(system: System) -> None:

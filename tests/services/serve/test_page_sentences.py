@@ -16,6 +16,7 @@ import pytest
 
 import services.serve
 from models.alerts.alert_rule import AlertRule
+from models.alerts.alert_words import NAMES
 from models.alerts.facts import unplanned
 from models.effects.effect_inputs import STATE
 from models.effects.effect_network import EffectNetwork
@@ -250,3 +251,9 @@ def test_a_fact_of_an_alert_has_its_code() -> None:
 
 def test_what_is_not_as_planned_has_units() -> None:
     assert UNPLANNED == "sp_heat_c is 15.0 °C, planned 18.0 °C; sp_lamp_pct is 0 %, planned 100 %"
+
+
+def test_a_mail_and_the_page_call_what_is_warned_of_the_same() -> None:
+    """Who reads both need not guess whether two alerts are one."""
+    words = json.loads((WORDS / "en.json").read_text())
+    assert {kind: words[f"alert.kind.{kind}"] for kind in NAMES} == NAMES

@@ -22,7 +22,7 @@ from services.store import backup
 from services.store.backup import RESTORING, Sources, check_log_of, read_backup, restore, write_backup
 from services.store.storage import FolderStorage
 from tests.services.ingest.data_folder import END, POWER_CUT, after
-from tests.services.ingest.test_data_folder import later, unpacked
+from tests.services.ingest.first_release import later, unpacked
 from tests.services.store.backups import folder_of, quiet
 
 

@@ -16,21 +16,10 @@ from hypothesis import strategies as st
 from services.errors import HistoryError
 from services.store.files import write_atomically
 from services.store.history import History, age_column, zone_table
-from services.store.rows import DeviceRow, SiteStep
+from services.store.rows import SiteStep
 from services.store.tables.delta_log import KEPT_H
 from services.store.tables.row_table import RowTable
-
-CHANNELS = ("air_temp_c", "rh_pct")
-DAY = 86_400_000
-T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC
-
-
-def site_step(end_ms: int, zones: tuple[str, ...] = ("z1", "z2"), site: str = "demo") -> SiteStep:
-    rng = np.random.default_rng(end_ms // 1000)
-    values = rng.normal(size=(len(zones), 2)).astype(np.float32)
-    values[0, 1] = np.nan
-    device = DeviceRow(zones[0], "d", "air_temp_c", 3, 0.1, 0.0, 0.2, 0.15)
-    return SiteStep(0, site, end_ms, zones, values, values * 2, [device])
+from tests.services.store.site_steps import CHANNELS, DAY, T0, site_step
 
 
 def raw(history: History, kind: str) -> list[bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from models import artefact
+from models.durations import DAY_MS
 from models.evaluation.forecast_errors import Errors
 from models.evaluation.gate import judge_no_worse
 from models.evaluation.truth import Truths
@@ -43,8 +44,6 @@ LEVEL = 0.1
 """It is refused where it is worse but for this chance of a mistake."""
 GOLDEN_EXAMPLES = 4
 NOT_REPLAYABLE = "the examples of a fine-tuning are removed when they are too old"
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
         raise TooLittleHistoryError(f"only {np.count_nonzero(ends <= cut_ms)} examples, {config.batch_size} are needed")
 
     def tuned(until_ms: int) -> TunedNetwork:
-        how = config.of_days((until_ms - first_ms) / _DAY_MS)
+        how = config.of_days((until_ms - first_ms) / DAY_MS)
         return TunedNetwork(job.spec, tune(pretrained().arrays, job.spec, cases.until(until_ms), how))
 
     try:
@@ -164,7 +163,7 @@ def _cases(job: Job) -> _Cases:
         raise TooLittleHistoryError("shards have kept no examples yet")
     channels = tuple(name for name in job.spec.channels if name in {*job.spec.targets, "air_temp_c", "rh_pct"})
     spec, step_ms = replace(job.spec, channels=channels), job.spec.step_ms
-    first_ms = int(stored.end_ms.min()) - _DAY_MS
+    first_ms = int(stored.end_ms.min()) - DAY_MS
     rows = dataset.gather(job.files, channels, first_ms - 1, job.to_ms, stored.zones, job.where)
     values = np.full(
         (len(stored.zones), (job.to_ms - first_ms) // step_ms + 1, len(channels)), np.nan, np.float32

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from models.alerts.alert_rule import COURSES, SEVERITIES, STATES, AlertRule
 from models.alerts.crop_rules import CROPS, STAGES, rules_for
 from models.alerts.rules_document import RulesDocument, clock_time
+from models.durations import HOUR_MS
 from services.messages import AlertCount, AlertState, ShownAlert, SiteRulesShown
 from services.serve.api.answers.forecast_answers import ZoneProblem
 
@@ -27,7 +28,6 @@ OptionIn = Annotated[Any, WithJsonSchema({"anyOf": _OPTION})]
 OptionPatch = Annotated[Any, WithJsonSchema({"anyOf": [*_OPTION, {"type": "null"}]})]
 
 STATES_SHOWN: tuple[AlertState, ...] = ("firing", "acknowledged", "muted", "pending", "resolved")
-HOUR_MS = 3_600_000
 
 
 class AlertsAnswer(TypedDict):

@@ -10,8 +10,9 @@ import numpy as np
 from msgspec import Meta
 
 from models.alerts.alert_rule import COURSES
-from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted, day_before
+from models.alerts.scoring.alert_scores import ACTIONS, acted, day_before
 from models.alerts.scoring.past_alerts import Outcome, PastAlert, tally
+from models.durations import DAY_MS, WEEK_MS
 from models.features.inputs import local_ms
 from models.spec import Place
 from services.ingest.alerts.shown_alert import why_cut

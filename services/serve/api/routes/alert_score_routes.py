@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from models.alerts.scoring.alert_scores import DAY_MS
+from models.durations import DAY_MS
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_score_answers import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.parameters import StrictRoute

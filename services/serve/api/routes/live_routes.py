@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from models.durations import DAY_MS, HOUR_MS
 from models.spec import ForecastSpec
 from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
@@ -23,8 +24,8 @@ from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["live_routes"]
 
-SPAN_MS = 48 * 3_600_000
-LONGEST_MS = 31 * 86_400_000
+SPAN_MS = 48 * HOUR_MS
+LONGEST_MS = 31 * DAY_MS
 
 Seen = Annotated[
     str | None,

@@ -18,6 +18,7 @@ from edge.wire.alert_orders import encode_order, order_topic
 from edge.wire.topic import SITE_ZONE
 from models.alerts.foreseen import STEP_MS, reach_steps
 from models.alerts.rules_document import RulesDocument
+from models.durations import HOUR_MS
 from services.messages import SiteRulesShown
 from services.serve.api.answer_types import described
 from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
@@ -38,7 +39,6 @@ IfMatch = Annotated[
     str | None,
     Header(max_length=64, description='`"7"`: a version of the rules; 412 where they have another. Left out: any.'),
 ]
-HOUR_MS = 3_600_000
 TAKEN_S = 5.0
 """A change of rules is taken within it, unless much of the log is still read."""
 EXAMPLE = {"crop": "tomato", "stage": "fruiting", "changes": {"frost": {"limit": 9.0}}}

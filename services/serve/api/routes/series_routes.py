@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
+from models.durations import HOUR_MS
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
 from services.serve.api.answer_types import IssuedAnswer, SeriesAnswer, described
@@ -20,7 +21,6 @@ from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["interval_for", "series_routes"]
 
-HOUR_MS = 3_600_000
 SPAN_MS = 48 * HOUR_MS
 POINTS = 1000
 """Where no interval is asked for, the answer has at most so many points: a screen shows no more."""

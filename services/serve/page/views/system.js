@@ -38,12 +38,12 @@ export default function systemView(box) {
     const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
     const { health } = status;
     const silent = Object.keys(status.components).filter(silence);
-    const taking = named("shard").filter(([name]) => !silence(name)).map(([, found]) => found);
+    const rate = sum(named("shard").filter(([name]) => !silence(name)).map(([, found]) => found), "samples_per_s"); // over a few seconds: sensors of a small house mostly report in none of them
     const fails = status.errors.length + silent.length > 0;
     renew(state, h("h2", {}, t("view.system")), h("p", { class: `note ${health.ready && !fails ? "good" : "warn"}`, id: "ready" }, health.ready ? t(fails ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
       fails ? h("ul", { class: "note bad" }, silent.map((name) => h("li", {}, `${name}: ${silence(name)}`)), status.errors.map((one) => h("li", { lang: "en" }, one))) : null);
     renew(intake, h("h3", {}, t("system.intake")), figures([
-      { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(taking, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
+      { title: t("system.rate"), figure: rate < 0.05 ? t("system.none") : t("system.persecond", { value: count(rate, 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
       { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
       { title: t("system.row"), figure: newest ? timeWords(newest, site) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
       { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },

@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { dayAndTime, midnightOf, timeOf } from "../clock.js";
 import { debounced, h, put, renew, single } from "../dom.js";
-import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
+import { pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
 import { lastNightWords } from "../quality_words.js";
@@ -110,7 +110,7 @@ export default function zoneView(box, key) {
     renew(pick, zonePicker("zone", key)); // a list that is open would close
     const { label } = siteOf(zone);
     renew(about, stale ? `${label} · ${t("zone.last", { time: dayAndTime(zone.read_ms, zone.timezone) })}`
-      : t("zone.about", { site: label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) }));
+      : t("zone.about", { site: label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone }));
     renew(weak, stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale).replace(key, zone.label) })) : reasons(forecast.degraded));
     if (!shownAll) put(box, head);
   }

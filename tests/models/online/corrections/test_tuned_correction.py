@@ -11,7 +11,7 @@ from models.online.basis import EXPERTS
 from models.online.corrections.pretrained_correction import Pretrained
 from models.online.corrections.tuned_correction import EVERY, Shown
 from models.online.online_forecaster import OnlineForecaster
-from tests.models.online.corrections.test_pretrained_correction import forecaster, made
+from tests.models.online.corrections.made_networks import forecaster, made
 from tests.models.online.online_worlds import DAY, SPEC, STEPS, rows, run, same, sun
 
 

@@ -75,7 +75,7 @@ def test_rules_change_at_their_place_and_stay(tmp_path: Path) -> None:
     rig.log.append([order(off, receive_ms=T0 + 2 * HOUR * STEP), *records(2, 2 * HOUR, silent=range(HOUR, 9 * HOUR))])
     rig.drain(shard)
     [over] = [alert for alert in told(rig) if alert["state"] == "resolved"]
-    assert (over["kind"], over["text"]) == ("stale_zone", "zone is silent: its rule was changed")
+    assert (over["kind"], over["text"]) == ("stale_zone", "no fresh readings: its rule was changed")
     shard.close()
     shard = rig.shard()
     rules = shard.questions.alert_rules("demo")

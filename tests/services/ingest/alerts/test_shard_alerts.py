@@ -83,7 +83,7 @@ def test_a_cold_night_and_a_silent_zone_are_told(undisturbed: Rig) -> None:
     assert {"frost", "stale_zone"} <= kinds
     stale = [alert for alert in found if alert["kind"] == "stale_zone"]
     assert [(a["zone"], a["state"], a["change"]) for a in stale] == [("z2", "firing", 1), ("z2", "resolved", 2)]
-    assert stale[0]["text"].startswith("zone is silent: no sample since ")
+    assert stale[0]["text"].startswith("no fresh readings: no sample since ")
     assert stale[0]["changed_ms"] - stale[0]["from_ms"] >= 15 * 60_000
     cold = [
         alert for alert in found if alert["kind"] == "frost" and alert["zone"] == "z1" and alert["state"] != "pending"
@@ -221,7 +221,7 @@ def test_with_its_last_zone_the_alerts_of_a_site_end(tmp_path: Path) -> None:
         rig.drain(shard)
     shard.close()
     over = rig.live_state.alerts[drift.id]
-    assert (over["state"], over["text"]) == ("resolved", "drift: the zone has left")
+    assert (over["state"], over["text"]) == ("resolved", "readings have drifted: the zone has left")
 
 
 @pytest.mark.parametrize(("moment", "nth"), [(moment, 1 + 4 * (n % 3)) for n, moment in enumerate(MOMENTS)])

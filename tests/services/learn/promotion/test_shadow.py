@@ -167,6 +167,26 @@ def test_another_challenger_takes_the_place(retrainer: Retrainer, cluster: FakeC
     assert stages["v2"] == ("refused", "v3 took its place before it was judged")
 
 
+def test_whoever_gives_way_during_a_look_does_not_come_back(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """A challenger of which hardly a row could be compared goes on, but not when another took its place meanwhile."""
+    cluster.evidence, cluster.verdicts, cluster.results = {"rows": 2, "missing": 0}, [False], ["shadow"]
+    retrainer.trigger("operator")
+    later(cluster, clock, 30)
+    compare = cluster.compare
+
+    def compared(*given: Any, **named: Any) -> Any:
+        found = compare(*given, **named)
+        retrainer.retrain_if_due()
+        return found
+
+    cluster.compare = compared  # type: ignore[method-assign]
+    retrainer.prove()
+    stages = {row["version"]: row["stage"] for row in retrainer.models()}
+    assert (stages["v2"], stages["v3"]) == ("refused", "shadow")
+
+
 def test_whoever_gave_way_has_used_its_share_of_the_budget(
     retrainer: Retrainer, cluster: FakeCluster, clock: Clock
 ) -> None:

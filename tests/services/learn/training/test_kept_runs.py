@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from models.network.progress import Epoch, ProgressError, TrainingProgress
+from models.network.progress import ProgressError
 from services.errors import StorageAwayError
 from services.learn.training import kept_runs
 from services.learn.training.kept_runs import KEPT_RUNS, KeptRuns
 from services.store.storage import MemoryServer, ObjectStorage, StorageAddress
+from tests.services.learn.training.progresses import progress
 
 
 @pytest.fixture
@@ -25,13 +25,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> ObjectStorage:
 def runs(folder: Path) -> KeptRuns:
     """Those of a machine."""
     return KeptRuns(folder, StorageAddress(url="s3://bucket"))
-
-
-def progress(epochs: int) -> TrainingProgress:
-    history = tuple(Epoch(n, 1 / (1 + n)) for n in range(epochs))
-    return TrainingProgress(
-        {"weight": np.arange(epochs, dtype=np.float32)}, history, {}, {"state": 1}, np.zeros(4, np.uint8)
-    )
 
 
 def test_another_machine_goes_on(tmp_path: Path, bucket: ObjectStorage) -> None:

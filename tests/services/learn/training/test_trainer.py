@@ -27,7 +27,7 @@ from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.trainer import TrainPlan
 from services.store.storage import MemoryServer, ObjectStorage, StorageAddress
 from tests.models.worlds import PLACE, SPEC, START_MS, rows, window_set
-from tests.services.learn.training.test_kept_runs import progress
+from tests.services.learn.training.progresses import progress
 
 SETTINGS = TrainingConfig(batch_size=32, max_windows=300)
 

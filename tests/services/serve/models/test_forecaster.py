@@ -15,9 +15,9 @@ from models.spec import Place
 from services.errors import ModelFilesError
 from services.messages import ASK_AGAIN, F32, I64, ForecasterFigures, ForecastRequest, ServedModel
 from services.serve.models.forecaster import Forecaster, warm_up
-from services.serve.models.model_pointer import ModelPointer
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
+from tests.services.serve.models.links import Link
 
 SHAPE = (len(SPEC.horizons_min), len(SPEC.targets), 3)
 
@@ -30,35 +30,6 @@ class Constant:
 
     def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
         return np.full((len(values), *SHAPE), self.value, np.float32)
-
-
-class Link:
-    """The model pointer in this process; ``announced`` holds what others were told."""
-
-    def __init__(self, path: Path) -> None:
-        self.pointer = ModelPointer(path)
-        self.announced: list[tuple[str, str, bool]] = []
-        self.told = asyncio.Event()
-        self.shown: ForecasterFigures | None = None
-
-    async def wait(self, seen_generation: int) -> ServedModel:
-        return await self.pointer.wait(seen_generation, 0.5)
-
-    async def report(self, generation: int, version: str, error: str) -> bool:
-        return await self.pointer.report("replica", generation, version, error)
-
-    async def show(self) -> None:
-        self.shown = await self.pointer.figures()
-
-    async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
-        self.announced.append((champion["version"], error, first))
-        self.told.set()
-
-    async def news(self) -> tuple[str, str, bool]:
-        """The next announcement."""
-        await asyncio.wait_for(self.told.wait(), patience_s(60))
-        self.told.clear()
-        return self.announced[-1]
 
 
 class Clock:

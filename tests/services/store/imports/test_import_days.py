@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.durations import DAY_MS
 from services.errors import HistoryError
 from services.store.imports import import_job
-from services.store.imports.import_days import DAY_MS
 from services.store.imports.import_job import new_job
 from services.store.storage import MemoryServer, ObjectStorage, Storage
 

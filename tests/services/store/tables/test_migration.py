@@ -20,8 +20,8 @@ from services.store.storage import FolderStorage, Storage
 from services.store.tables.migration import bring_over
 from services.store.tables.old_files import old_files
 from services.store.tables.row_table import RowTable
+from tests.services.store.site_steps import CHANNELS, DAY, T0, site_step
 from tests.services.store.tables.written_rows import CrashError, crashing
-from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 from tests.storages import TABLE_KINDS, opener
 
 
