@@ -12,6 +12,7 @@ from models.features.inputs import (
     local_ms,
     refracted_deg,
     sun_elevation_deg,
+    targets_along,
     targets_of,
     window_tokens,
 )
@@ -153,3 +154,44 @@ def test_the_sun_of_an_array_is_the_sun_of_each_time():
     grid = sun_elevation_deg(times, 52.0, 4.5)
     assert grid.shape == (3, 4)
     assert grid[1, 2] == sun_elevation_deg(times[1:2, 2], 52.0, 4.5)[0]
+
+
+FIVE = ForecastSpec(("air_temp_c", "rh_pct", "irrigation_l_m2"), ("air_temp_c", "rh_pct", "vpd_kpa"))
+
+
+def apart(length: int, every: int) -> np.ndarray:
+    """Air and humidity of sensors that report in each ``every``-th row, never in the same, ``[1, length, 3]``."""
+    values = np.full((1, length, 3), np.nan, np.float32)
+    values[0, ::every, 0] = 20
+    values[0, every // 2 :: every, 1] = 50
+    return values
+
+
+@pytest.mark.parametrize("every", [3, 12])
+def test_sensors_that_never_share_a_row_make_a_vapour_pressure_deficit(every: int):
+    """Of a quarter of an hour, or of an hour: each reading goes with the newest one of the other."""
+    values = apart(48, every)
+    made = targets_along(values, FIVE)[0, every:, 2]
+    spoken = np.isfinite(values[0, every:, :2]).any(axis=1)
+    assert made[spoken] == pytest.approx(targets_of(np.float32([20, 50, np.nan]), FIVE)[2])
+    assert np.isnan(made[~spoken]).all()
+
+
+def test_a_reading_makes_no_vapour_pressure_deficit_with_one_that_is_old():
+    """After half an hour the other one stands for nothing; and none is made of two old ones."""
+    values = np.full((1, 10, 3), np.nan, np.float32)
+    values[0, 0, 0], values[0, 6, 1], values[0, 9, 1] = 20, 50, 50
+    assert np.flatnonzero(np.isfinite(targets_along(values, FIVE)[0, :, 2])).tolist() == [6]
+
+
+def test_a_network_reads_in_the_newest_row_what_slow_sensors_said_last():
+    """In the hour before; a counter counts in its own row alone."""
+    values = np.broadcast_to(apart(FIVE.lookback_steps, 12), (1, FIVE.lookback_steps, 3)).copy()
+    values[0, -2, 2] = 1.5
+    origin, baseline = np.array([START_MS]), np.zeros((1, len(FIVE.horizons_min), 3, 3), np.float32)
+    made = build_inputs(values, origin, [PLACE], baseline, FIVE)
+    newest = made.window[0, -1, [input_channels(FIVE).index(name) for name in FIVE.channels]]
+    np.testing.assert_array_equal(newest, np.float32([20, 50, np.nan]))
+    assert made.now[0, :2].tolist() == [20, 50]
+    assert np.isfinite(made.now[0, 2])
+    assert np.isnan(made.window[0, -2, 0])

@@ -7,6 +7,7 @@ import pytest
 
 from edge.wire.vocabulary import VOCABULARY
 from models.features.eight_bits import CLIP
+from models.features.inputs import targets_along
 from models.features.regressors import Features, feature_channels
 from models.online.online_forecaster import OnlineForecaster
 from models.online.ridge import PooledRidge
@@ -236,3 +237,19 @@ def test_an_example_is_the_newest_value_of_its_quarter_of_an_hour():
             FIRST, step, silent, np.array([step]), np.zeros((1, 1 + len(SPEC.horizon_steps)), np.float32)
         )
     assert np.isnan(learned.example.y).all()  # step 45: its quarter of an hour has none
+
+
+def test_a_vapour_pressure_deficit_is_forecast_of_sensors_that_never_share_a_row():
+    """Each reports every quarter of an hour, in other rows: what is learned is what rows say offline."""
+    spec = replace(SPEC, step_ms=300_000)
+    values = np.repeat(rows(3, zones=1, missing=0), 3, axis=1)
+    step = np.arange(values.shape[1])
+    values[:, step % 3 != 0, 0] = np.nan
+    values[:, step % 3 != 1, 1] = np.nan
+    made, learned = forecaster(1, spec), []
+    light = np.zeros((1, 1 + len(spec.horizon_steps)), np.float32)
+    for t in step.tolist():
+        last = made.learn(FIRST, t, values[:, t], np.array([t % spec.steps_per_day]), light)
+        learned.append(last.targets)
+    np.testing.assert_allclose(np.stack(learned, axis=1), targets_along(values, spec), rtol=2e-3)
+    assert np.isfinite(made.predict(last)).all()
