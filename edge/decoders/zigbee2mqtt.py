@@ -17,7 +17,7 @@ import msgspec
 from edge.decoders.numbering import Numbering
 from edge.wire.decoder import DecodedMessage
 from edge.wire.envelope import UNKNOWN_SITE
-from edge.wire.reading import Refusal, Sample, together
+from edge.wire.reading import Refusal, Sample, read_json, together
 from edge.wire.topic import NAME_RULE, SITE_ZONE, is_name
 
 __all__ = ["METRICS", "Zigbee2MqttDecoder"]
@@ -61,7 +61,7 @@ class Zigbee2MqttDecoder:
         if len(parts) == 4 and parts[3] in METRICS:
             return DecodedMessage(UNKNOWN_SITE, refusals=[Refusal("malformed", topic, _ATTRIBUTES, payload)])
         site, zone, device = parts if len(parts) == 3 else ("", "", "")
-        said = msgspec.json.decode(payload, type=dict[str, Any])
+        said = _document(payload)
         if not (is_name(site) and (zone == SITE_ZONE or is_name(zone)) and is_name(device)):
             if not METRICS.keys() & said.keys():
                 return DecodedMessage(UNKNOWN_SITE)  # a lamp or a switch of the house: nobody meant a reading
@@ -78,6 +78,17 @@ class Zigbee2MqttDecoder:
         else:
             sample = Sample(site, zone, device, _DATED_BOOT, _name(ts_ms, values), ts_ms, values)
         return DecodedMessage(site, [sample], refusals)
+
+
+def _document(payload: bytes) -> dict[str, Any]:
+    """A converter of a device's own may compute NaN: it spoils no other value of the document."""
+    try:
+        return msgspec.json.decode(payload, type=dict[str, Any])
+    except msgspec.DecodeError:
+        said = read_json(payload)
+        if not isinstance(said, dict):
+            raise
+        return said
 
 
 def _values(zone: str, said: Mapping[str, Any]) -> tuple[dict[str, float], list[str]]:

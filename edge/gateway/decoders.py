@@ -7,7 +7,9 @@ gateway refuses the message and goes on.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
@@ -125,11 +127,21 @@ def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int)
         if len(answer.payload) > MAX_DOCUMENT_BYTES:
             raise TypeError(f"it answers with {len(answer.payload)} bytes, at most {MAX_DOCUMENT_BYTES}")
     for sample in taken.samples:  # each by itself: together they may be longer than a message of ours
-        decoded = decode(sample_topic(taken.site, sample.zone, sample.device), encode_message([sample]), receive_ms)
+        decoded = decode(sample_topic(taken.site, sample.zone, sample.device), _as_sent(sample), receive_ms)
         samples += decoded.samples
         refusals += [msgspec.structs.replace(each, topic=topic, payload=payload) for each in decoded.refusals]
     site = taken.site if is_name(taken.site) else UNKNOWN_SITE
     return DecodedMessage(site, samples, [_short(each) for each in refusals], answers=answers)
+
+
+def _as_sent(sample: Sample) -> bytes:
+    """The message of a sample. What is no finite number stays in it, to be refused: ``encode_message`` has null for
+    it, which says nothing.
+    """
+    if all(not isinstance(value, float) or math.isfinite(value) for value in sample.values.values()):
+        return encode_message([sample])
+    said = {"boot": sample.boot, "ts": sample.ts_ms, "seq": sample.seq, "values": sample.values}
+    return json.dumps(said).encode()
 
 
 def _may_publish(topic: str) -> bool:

@@ -172,7 +172,11 @@ def of_value(name: str, value: object) -> str:
     """
     if isinstance(value, float) and math.isnan(value):
         return f"{name[:64]} is NaN; {_NO_NAN}"
-    return "" if _is_number(value, int, float) else f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
+    if _is_number(value, int, float):
+        return ""
+    if isinstance(value, list | dict):  # it may hold brackets in brackets, too deep to be written
+        return f"{name[:64]} must be a number, and is {'an object' if isinstance(value, dict) else 'an array'}"
+    return f"{name[:64]} must be a number, and is {str(value)[:40]!r}"
 
 
 def _of_text(payload: bytes) -> str:

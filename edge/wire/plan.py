@@ -7,6 +7,8 @@ valid at. :func:`decode_plan` checks one from outside, as samples are checked, o
 from __future__ import annotations
 
 import functools
+import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -14,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from edge.wire import hints
-from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, together
+from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, Time, check_values, read_json, together
 from edge.wire.topic import NAME_RULE, parse_topic
 from edge.wire.vocabulary import VOCABULARY, Metric, is_weather
 from models.durations import DAY_MS
@@ -122,6 +124,7 @@ _DECODER = msgspec.json.Decoder(_Message)
 _PATH = msgspec.json.Decoder(list[tuple[Time, float | None]])
 _KINDS: tuple[PlanKind, ...] = ("weather", "setpoint", "event")
 _SHAPE = "[[valid_ms, value], ...]"
+_NO_NUMBER = re.compile(rb"NaN|Infinity")
 _SUGGESTIONS = 3
 
 
@@ -176,10 +179,9 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int, now_ms: int | None 
     if len(payload) > MAX_PLAN_BYTES:
         return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PLAN_BYTES}", payload)
     try:
-        message = _DECODER.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        meant = "; JSON has no NaN: leave such a point out" if b"NaN" in payload else ""
-        return _refused("malformed", topic, f"{error}{meant}", payload)
+        message = _message(payload)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        return _refused("malformed", topic, str(error), payload)
     now_ms = receive_ms if now_ms is None else now_ms
     try:
         _check_issue(message, receive_ms, now_ms)
@@ -201,6 +203,22 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int, now_ms: int | None 
         Refusal(reason, topic, detail, part, whole=False) for (reason, detail), part in zip(wrong, shown, strict=False)
     ]
     return DecodedPlan(plan, refusals)
+
+
+def _message(payload: bytes) -> _Message:
+    """The plan in a payload; raises ``ValueError`` or ``RecursionError``. NaN is no JSON, but wrong with its own metric
+    alone.
+    """
+    try:
+        return _DECODER.decode(payload)
+    except msgspec.DecodeError:
+        if not _NO_NUMBER.search(payload):
+            raise
+        said = read_json(payload)
+        values = said.get("values") if isinstance(said, dict) else None
+        if isinstance(values, dict):
+            said["values"] = {name: msgspec.Raw(json.dumps(path).encode()) for name, path in values.items()}
+        return msgspec.convert(said, _Message)
 
 
 def _together(wrong: list[Any]) -> tuple[str, str]:
@@ -231,7 +249,8 @@ def _read(message: _Message) -> tuple[dict[str, list[Any]], PlanKind, list[Any]]
         except _RefusedError as refused:
             wrong.append(refused.args)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            wrong.append(("malformed", f"{name} must be {_SHAPE}: {error}"))
+            meant = "; JSON has no NaN: leave such a point out" if _NO_NUMBER.search(bytes(raw)) else ""
+            wrong.append(("malformed", f"{name[:64]} must be {_SHAPE}: {error}{meant}"))
         else:
             if path:
                 paths[name] = path

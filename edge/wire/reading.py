@@ -34,6 +34,7 @@ __all__ = [
     "decode_refusals",
     "encode_message",
     "encode_refusals",
+    "read_json",
     "together",
 ]
 
@@ -213,16 +214,31 @@ def decode(
     return decoded
 
 
+def read_json(payload: bytes) -> Any:
+    """JSON in which a number may also be NaN or Infinity, which many programs write, or larger than a double, which is
+    read as infinity: it ends no value that stands beside it. Raises ``ValueError`` for anything else.
+
+    >>> read_json(b'{"temperature": NaN, "humidity": 71, "co2": 1e400}')
+    {'temperature': nan, 'humidity': 71, 'co2': inf}
+    """
+    if _HALF_CHARACTER.search(payload):
+        raise ValueError("the text holds half a character")
+    try:
+        return json.loads(payload.decode(), parse_int=_whole)
+    except RecursionError as error:
+        raise ValueError("there are too many brackets in brackets") from error
+
+
 def _taken_apart(payload: bytes) -> tuple[_Message, _Unread] | None:
     """The samples and values that can be read of a message in which something is no number; ``None`` if it is no
-    message. NaN and Infinity, which many programs write, are no JSON, but end no value that stands beside them.
+    message.
     """
     try:
-        said = json.loads(payload.decode(), parse_int=_whole)
-    except (ValueError, RecursionError):
+        said = read_json(payload)
+    except ValueError:
         return None
     boot = said.get("boot") if isinstance(said, dict) else None
-    if not isinstance(boot, str) or _HALF_CHARACTER.search(payload):
+    if not isinstance(boot, str):
         return None
     listed = said.get("samples")
     if listed is not None and not isinstance(listed, list):

@@ -83,6 +83,18 @@ def test_a_value_that_is_no_number_is_told_beside_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "reason"), [(b"NaN", "malformed"), (b"-Infinity", "out_of_range"), (b"1e400", "out_of_range")]
+)
+def test_a_value_that_json_does_not_have_spoils_no_other_one(wrong: bytes, reason: str) -> None:
+    """A converter of a device's own may divide by zero."""
+    taken = take("zigbee2mqtt/demo/z/leaf", b'{"temperature":' + wrong + b',"humidity":55,"battery":NaN}')
+    assert [one.values for one in taken.samples] == [{"rh_pct": 55}]
+    (refusal,) = taken.refusals
+    assert (refusal.reason, refusal.whole) == (reason, False)
+    assert refusal.detail.startswith("air_temp_c ")
+
+
+@pytest.mark.parametrize(
     ("topic", "payload"),
     [
         ("esphome/demo/north-1/bench/status", b"online"), ("esphome/demo/north-1/bench/debug", b"[D] x"),

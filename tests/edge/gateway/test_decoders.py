@@ -142,6 +142,7 @@ def checked(say: Callable[[], DecodedMessage]) -> DecodedMessage:
         (sample(ts_ms=NOW + 3_600_000), "future_ts"),
         (sample(values={"rh_pct": 4000.0}), "out_of_range"),
         (sample(values={"warmth": 1.0}), "unknown_metric"),
+        (sample(values={"rh_pct": float("nan")}), "malformed"),
         (sample(values={}), "no_values"),
     ],
 )

@@ -72,6 +72,19 @@ def test_what_is_wrong_with_one_metric_costs_only_that(reason: str, bad: dict[st
     assert said in alone.refusals[0].detail
 
 
+@pytest.mark.parametrize("wrong", [b"NaN", b"-Infinity", b"1e400", b'"warm"', b"1" * 500])
+def test_a_value_that_is_no_number_costs_only_its_metric(wrong: bytes) -> None:
+    """NaN is no JSON, and yet many programs write it."""
+    good, bad = points((1, 70), metric="out_rh_pct"), points((1, 4), (2, 5555))
+    taken = decode_plan(TOPIC, payload(values=bad | good).replace(b"5555", wrong), NOW_MS + 500)
+    assert taken.plan is not None
+    assert taken.plan.values == {"out_rh_pct": [(NOW_MS + HOUR_MS, 70.0)]}
+    assert [(one.reason, one.whole, one.detail.split()[0]) for one in taken.refusals] == [
+        ("malformed", False, "out_temp_c")
+    ]
+    assert ("leave such a point out" in taken.refusals[0].detail) == (wrong in (b"NaN", b"-Infinity"))
+
+
 def test_a_setpoint_that_still_holds_is_not_past() -> None:
     """A plan that is issued at noon may say what holds since the morning; a day after its last value it is over."""
     noon = points((-6, 19.5), (8, 17), metric="sp_heat_c") | points((-6, 800), metric="sp_co2_ppm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from typing import Any
 
@@ -217,6 +218,15 @@ def test_a_value_that_is_no_number_leaves_the_others_of_its_sample(wrong: bytes)
     (refusal,) = decoded.refusals
     assert (refusal.whole, refusal.payload) == (False, payload)
     assert refusal.detail.startswith("co2_ppm ")
+
+
+@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_a_value_of_brackets_in_brackets_never_raises(brackets: tuple[bytes, bytes]) -> None:
+    """However many there are: also so many as can just be read, and not written."""
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 150, limit + 50):
+        deep = brackets[0] * depth + b"1" + brackets[1] * depth
+        assert decode(TOPIC, _body(values={"air_temp_c": 21, "rh_pct": "?"}).replace(b'"?"', deep), NOW).refusals
 
 
 unreadable = st.sampled_from(

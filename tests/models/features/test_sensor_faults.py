@@ -187,6 +187,27 @@ def test_what_is_over_is_called_sound_again():
     assert not out[:, AT + 70 :].any()
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_sensor_that_reports_less_often_comes_back_from_an_offset(every):
+    """Rows in which it says nothing do not begin the half hour anew in which it must be back in its range."""
+    a_day = 288
+    noise = np.random.default_rng(0).normal(0, 3, (4, 9 * a_day, 1))
+    values = (600 + noise).astype(np.float32)
+    off, back = slice(8 * a_day, 8 * a_day + 24), 8 * a_day + 72
+    values[1, off] += 300
+    values[1, off.stop : back, 0] += np.linspace(300, 0, 48)  # at once it would be a spike, which ends an offset
+    values[:, np.arange(9 * a_day) % every > 0] = np.nan
+    made = SensorFaults(("co2_ppm",), 300_000)
+    made.add_zones(4)
+    kept_out = np.zeros(values.shape[1], dtype=bool)
+    for step in range(values.shape[1]):
+        clean, _ = made.learn(np.arange(4), step, values[:, step], step * 24 // a_day % 24)
+        kept_out[step] = np.isfinite(values[1, step, 0]) and np.isnan(clean[1, 0])
+    assert kept_out[off][::every].mean() > 0.7
+    assert not kept_out[back + 12 :].any()
+    assert not made.active(np.arange(4))
+
+
 def test_a_move_of_all_zones_is_no_fault():
     """What the neighbours do too is the weather or the control."""
     values = world()
