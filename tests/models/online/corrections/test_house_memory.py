@@ -54,7 +54,7 @@ def made_up(spec: ForecastSpec, steps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_it_says_what_a_window_says(name: str) -> None:
-    """Tokens and yesterday's targets of an example, for rows of 1 minute to an hour, to half precision."""
+    """Tokens, the newest targets and yesterday's of an example, for rows of 1 minute to an hour, to half precision."""
     spec, stride = SPECS[name]
     steps = spec.steps_per_day * 3 // 2 // stride * stride + 1
     values, zones = made_up(spec, steps), np.array([0, 1])
@@ -65,6 +65,7 @@ def test_it_says_what_a_window_says(name: str) -> None:
     columns = [input_channels(spec).index(channel) for channel in channels_of(spec)]
     window = memory.window(zones, steps - 1)
     np.testing.assert_allclose(window, inputs.window[..., columns], atol=0.05)
+    np.testing.assert_allclose(memory.now(zones, steps - 1, values[:, -1]), inputs.now, atol=0.05)
     between = np.array(spec.horizon_steps) % stride != 0  # on a line there
     yesterday = memory.yesterday(zones, steps - 1)
     np.testing.assert_allclose(yesterday[:, ~between], inputs.yesterday[:, ~between], atol=0.05)
