@@ -35,9 +35,9 @@ def test_where_nothing_can_be_written_is_said_before_the_replay(
 
 
 def test_where_nothing_can_be_scored_that_is_said(tmp_path: Path) -> None:
-    """A sensor that reports between the times that are forecast: with forecasts from every row there are some."""
+    """A sensor that reports long before the times that are forecast: with forecasts from every row there are some."""
     times = pd.date_range("2022-02-01", periods=2 * 288, freq="5min")
-    air = np.where(times.minute == 25, 20.0, np.nan)
+    air = np.where(times.minute == 10, 20.0, np.nan)
     (tmp_path / "house").mkdir()
     frame = pd.DataFrame({"time": times, "air_temp_c": air, "out_temp_c": 5.0})
     frame.to_csv(tmp_path / "house" / "north.csv", index=False)
