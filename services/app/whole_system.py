@@ -44,7 +44,7 @@ from services.runtime.folder import FolderLock
 from services.runtime.ingress import listens_at
 from services.runtime.interrupts import deferred_interrupts, ignored_interrupts
 from services.runtime.leftovers import end_left_over
-from services.runtime.ports import listening_ports, shared_ports
+from services.runtime.ports import listening_ports, refuse_taken, shared_ports
 from services.runtime.ray_logs import PRUNE_EVERY_S
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.threads.repeating import Repeating
@@ -248,11 +248,12 @@ class System:
         """
         settings, ports = self.settings, listening_ports(self.settings)
         end_left_over(settings.data_dir)
-        listens_at(settings)
-        own = [one for one in ports if one.setting != "mqtt.port"]  # the broker waits for the one that was killed
-        for problem in [*shared_ports(ports), *(one.problem() for one in own)]:
-            if problem is not None:
-                raise StartError(problem.why, problem.advice)
+        for problem in shared_ports(ports):
+            raise StartError(problem.why, problem.advice)
+        listens_at(settings)  # refuses that of the API; the broker waits for the one that was killed
+        for one in ports:
+            if one.setting == "gateway.metrics_port":
+                refuse_taken(one)
 
     def _start_broker(self) -> None:
         self._say("starting a local MQTT broker")

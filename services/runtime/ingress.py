@@ -13,7 +13,7 @@ from pathlib import Path
 from services.config import ApiSettings, Settings
 from services.errors import StartError
 from services.runtime.certificate import Certificate
-from services.runtime.ports import free_port, refuse_taken
+from services.runtime.ports import ListeningPort, free_port, refuse_taken
 
 __all__ = ["Ingress", "certificate_of", "encrypted", "listens_at", "probe_ingress", "serve_environment"]
 
@@ -68,14 +68,14 @@ def listens_at(settings: Settings) -> tuple[str, int]:
             raise StartError(
                 "api.tls_cert_file is set, and on a cluster HTTP is the cluster's", "Unset it: the balancer does TLS."
             )
-        refuse_taken(host, port, "Stop what listens there, or choose another: --port, or api.port.")
+        refuse_taken(ListeningPort("api.port", host, port))
         host, port = "127.0.0.1", 0  # what Serve listens at; HAProxy does at the other
     if port == 0 and joins:
         raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
     if port == 0:
         return host, free_port(host)
     if not joins:
-        refuse_taken(host, port, "Stop what listens there, or choose another: --port, or api.port; 0 is a free one.")
+        refuse_taken(ListeningPort("api.port", host, port))
     return host, port
 
 

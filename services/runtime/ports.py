@@ -30,13 +30,6 @@ def free_port(host: str = "127.0.0.1") -> int:
     raise StartError(f"every port from {_QUIET_PORTS.start} to {_QUIET_PORTS.stop - 1} is taken")
 
 
-def refuse_taken(host: str, port: int, advice: str) -> None:
-    """Raises :class:`StartError` with the ``advice`` where nothing can listen there at this moment."""
-    why, _ = why_not_free(host, port)
-    if why:
-        raise StartError(why, advice)
-
-
 class PortProblem(NamedTuple):
     """Why nothing can listen there, and what to do."""
 
@@ -63,8 +56,8 @@ class ListeningPort(NamedTuple):
 
     def collides(self, other: ListeningPort) -> bool:
         """Whether both cannot listen."""
-        same_host = self.host == other.host or bool({self.host, other.host} & set(EVERYWHERE))
-        return self.port == other.port and same_host
+        hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other.host)}
+        return self.port == other.port and (len(hosts) == 1 or bool(hosts & set(EVERYWHERE)))
 
 
 def listening_ports(settings: Settings) -> list[ListeningPort]:
@@ -88,3 +81,9 @@ def shared_ports(ports: Sequence[ListeningPort]) -> list[PortProblem]:
         for one, other in combinations(ports, 2)
         if one.collides(other)
     ]
+
+
+def refuse_taken(one: ListeningPort) -> None:
+    """Raises :class:`StartError` where nothing can listen there at this moment."""
+    if problem := one.problem():
+        raise StartError(problem.why, problem.advice)

@@ -82,6 +82,10 @@ def test_on_a_cluster_a_port_of_this_machine_says_nothing(tmp_path: Path, taken:
     [
         ({"api": {"port": 8123}, "mqtt": {"listen": "0.0.0.0", "port": 8123}}, "api.port and mqtt.port are both 8123"),
         (
+            {"api": {"host": "localhost", "port": 8123}, "mqtt": {"listen": "127.0.0.1", "port": 8123}},
+            "api.port and mqtt.port are both 8123",
+        ),
+        (
             {"mqtt": {"listen": "127.0.0.1", "port": 8123}, "gateway": {"metrics_port": 8123}},
             "mqtt.port and gateway.metrics_port are both 8123",
         ),

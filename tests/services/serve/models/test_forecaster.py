@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from models.spec import Place
 from services.errors import ModelFilesError
 from services.messages import ASK_AGAIN, F32, I64, ForecasterFigures, ForecastRequest, ServedModel
-from services.serve.models.forecaster import Forecaster, warm_up
+from services.serve.models.forecaster import Forecaster, Load, warm_up
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 from tests.services.serve.models.links import Link
@@ -57,16 +58,25 @@ def load(folder: str, schema_hash: str) -> Constant:
     return Constant(float(folder))
 
 
+@asynccontextmanager
+async def started(link: Link, load: Load = load) -> AsyncIterator[Forecaster]:
+    """A replica that follows the pointer."""
+    replica = Forecaster(SPEC, lambda _: Place(), load, link)
+    await replica.start()
+    try:
+        yield replica
+    finally:
+        await replica.stop()
+
+
 def test_the_climatology_answers_with_the_baseline(tmp_path: Path) -> None:
     """Before a model is champion the answer is the baseline, and its version says so."""
 
     async def run() -> None:
-        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
-        await replica.start()
-        reply = await replica.forecast(request())
-        assert reply["version"] == "online"
-        assert (reply["quantiles"] == 7).all()
-        await replica.stop()
+        async with started(Link(tmp_path)) as replica:
+            reply = await replica.forecast(request())
+            assert reply["version"] == "online"
+            assert (reply["quantiles"] == 7).all()
 
     asyncio.run(run())
 
@@ -77,10 +87,8 @@ def test_a_champion_of_before_the_start_is_served_from_the_first_request(tmp_pat
     async def run() -> None:
         link = Link(tmp_path)
         await link.pointer.set("v4", "4")
-        replica = Forecaster(SPEC, lambda _: Place(), load, link)
-        await replica.start()
-        assert (await replica.forecast(request()))["version"] == "v4"
-        await replica.stop()
+        async with started(link) as replica:
+            assert (await replica.forecast(request()))["version"] == "v4"
 
     asyncio.run(run())
 
@@ -100,10 +108,8 @@ def test_waits_for_a_pointer_that_is_not_there_yet(tmp_path: Path) -> None:
     async def run() -> None:
         link = Later(tmp_path)
         await link.pointer.set("v1", "7")
-        replica = Forecaster(SPEC, lambda _: Place(), load, link)
-        await replica.start()
-        assert (replica.version, link.misses) == ("v1", 0)
-        await replica.stop()
+        async with started(link) as replica:
+            assert (replica.version, link.misses) == ("v1", 0)
 
     asyncio.run(run())
 
@@ -113,16 +119,14 @@ def test_a_network_asks_for_rows_that_a_request_did_without(tmp_path: Path) -> N
 
     async def run() -> None:
         link = Link(tmp_path)
-        replica = Forecaster(SPEC, lambda _: Place(), load, link)
-        await replica.start()
-        without = ForecastRequest(**{**request(), "values": request()["values"][:, :0]})
-        assert (await replica.forecast(without))["version"] == "online"
-        await link.news()
-        await link.pointer.set("v1", "1")
-        await link.news()
-        assert (await replica.forecast(without))["version"] == ASK_AGAIN
-        assert (await replica.forecast(request()))["version"] == "v1"
-        await replica.stop()
+        async with started(link) as replica:
+            without = ForecastRequest(**{**request(), "values": request()["values"][:, :0]})
+            assert (await replica.forecast(without))["version"] == "online"
+            await link.news()
+            await link.pointer.set("v1", "1")
+            await link.news()
+            assert (await replica.forecast(without))["version"] == ASK_AGAIN
+            assert (await replica.forecast(request()))["version"] == "v1"
 
     asyncio.run(run())
 
@@ -132,15 +136,13 @@ def test_follows_the_pointer(tmp_path: Path) -> None:
 
     async def run() -> None:
         link = Link(tmp_path)
-        replica = Forecaster(SPEC, lambda _: Place(), load, link)
-        await replica.start()
-        await link.news()
-        await link.pointer.set("v1", "1")
-        assert await link.news() == ("v1", "", True)
-        reply = await replica.forecast(request())
-        assert (reply["version"], reply["quantiles"].max()) == ("v1", 1)
-        assert (await link.pointer.status())["replicas"]["replica"]["version"] == "v1"
-        await replica.stop()
+        async with started(link) as replica:
+            await link.news()
+            await link.pointer.set("v1", "1")
+            assert await link.news() == ("v1", "", True)
+            reply = await replica.forecast(request())
+            assert (reply["version"], reply["quantiles"].max()) == ("v1", 1)
+            assert (await link.pointer.status())["replicas"]["replica"]["version"] == "v1"
 
     asyncio.run(run())
 
@@ -150,18 +152,16 @@ def test_a_corrupt_artefact_leaves_the_old_model(tmp_path: Path) -> None:
 
     async def run() -> None:
         link = Link(tmp_path)
-        replica = Forecaster(SPEC, lambda _: Place(), load, link)
-        await replica.start()
-        await link.news()
-        await link.pointer.set("v1", "1")
-        await link.news()
-        await link.pointer.set("v2", "corrupt")
-        assert await link.news() == ("v2", "golden output differs", False)
-        assert (await replica.forecast(request()))["version"] == "v1"
-        report = (await link.pointer.status())["replicas"]["replica"]
-        assert (report["version"], report["error"]) == ("v1", "golden output differs")
-        replica.check_health()
-        await replica.stop()
+        async with started(link) as replica:
+            await link.news()
+            await link.pointer.set("v1", "1")
+            await link.news()
+            await link.pointer.set("v2", "corrupt")
+            assert await link.news() == ("v2", "golden output differs", False)
+            assert (await replica.forecast(request()))["version"] == "v1"
+            report = (await link.pointer.status())["replicas"]["replica"]
+            assert (report["version"], report["error"]) == ("v1", "golden output differs")
+            replica.check_health()
 
     asyncio.run(run())
 
@@ -225,18 +225,16 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
             go_on.wait()
             return load(folder, schema_hash)
 
-        replica = Forecaster(SPEC, lambda _: Place(), slowly, link)
-        await replica.start()
-        await link.news()
-        await link.pointer.set("v1", "1")
-        try:
-            assert await asyncio.to_thread(begun.wait, patience_s(60))
-            assert (await replica.forecast(request()))["version"] == "online"
-        finally:
-            go_on.set()
-        await link.news()
-        assert (await replica.forecast(request()))["version"] == "v1"
-        await replica.stop()
+        async with started(link, slowly) as replica:
+            await link.news()
+            await link.pointer.set("v1", "1")
+            try:
+                assert await asyncio.to_thread(begun.wait, patience_s(60))
+                assert (await replica.forecast(request()))["version"] == "online"
+            finally:
+                go_on.set()
+            await link.news()
+            assert (await replica.forecast(request()))["version"] == "v1"
 
     asyncio.run(run())
 
@@ -245,10 +243,8 @@ def test_health_fails_when_the_follower_has_ended(tmp_path: Path) -> None:
     """A replica that no longer follows the model pointer is unhealthy, so that Serve replaces it."""
 
     async def run() -> None:
-        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
-        await replica.start()
-        replica.check_health()
-        await replica.stop()
+        async with started(Link(tmp_path)) as replica:
+            replica.check_health()
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="no longer follows"):
             replica.check_health()
@@ -260,11 +256,9 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     """A request that was made for other channels or horizons is an error, not a wrong forecast."""
 
     async def run() -> None:
-        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
-        await replica.start()
-        with pytest.raises(ValueError, match="schema"):
-            await replica.forecast({**request(), "schema_hash": "other"})
-        await replica.stop()
+        async with started(Link(tmp_path)) as replica:
+            with pytest.raises(ValueError, match="schema"):
+                await replica.forecast({**request(), "schema_hash": "other"})
 
     asyncio.run(run())
 
